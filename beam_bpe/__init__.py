@@ -1,0 +1,42 @@
+"""Learn subword vocabularies from corpora of any size, with Apache Beam or without.
+
+The names below are imported when they are first used, so `import beam_bpe` costs next to nothing and
+Beam is loaded only by those who use `beam_bpe.transforms`.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from beam_bpe.artifacts import FormatError as FormatError
+    from beam_bpe.pretokenize import PATTERNS as PATTERNS
+    from beam_bpe.pretokenize import PreTokenizer as PreTokenizer
+    from beam_bpe.pretokenize import pre_tokenizer as pre_tokenizer
+    from beam_bpe.training import train as train
+    from beam_bpe.vocabulary import Vocabulary as Vocabulary
+    from beam_bpe.words import WordCounts as WordCounts
+
+_HOMES = {
+    "FormatError": "artifacts",
+    "PATTERNS": "pretokenize",
+    "PreTokenizer": "pretokenize",
+    "pre_tokenizer": "pretokenize",
+    "train": "training",
+    "Vocabulary": "vocabulary",
+    "WordCounts": "words",
+}
+__all__ = list(_HOMES)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'beam_bpe' has no attribute {name!r}")
+    value = getattr(import_module(f"beam_bpe.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_HOMES])

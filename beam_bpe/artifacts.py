@@ -1,0 +1,104 @@
+"""Read and write artifacts: Parquet files with a JSON header, and the manifest of a folder of parts.
+
+A file says what it is in its key-value metadata, under the key `beam_bpe`: its kind, the parameters
+it was made with, its totals.  It holds no time, host, path, run or number of shards, so that two runs
+give the same bytes (with the same version of pyarrow, which writes its own name into the footer).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any, Mapping
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from beam_bpe import __version__, storage
+
+KEY = b"beam_bpe"
+MANIFEST = "_manifest.json"
+ROW_GROUP = 1 << 20  # rows
+
+
+class FormatError(ValueError):
+    """A broken artifact, or not the one expected; the message names the path and what is wrong."""
+
+
+def canonical_json(value: Any) -> str:
+    """Return the one JSON text of a value: sorted keys, no spaces, ASCII."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+
+
+def digest(value: Any) -> str:
+    """Return the SHA-256 of the canonical JSON of a value, in hexadecimal."""
+    return hashlib.sha256(canonical_json(value).encode()).hexdigest()
+
+
+def write_parquet(url: str, table: pa.Table, header: Mapping[str, Any]) -> None:
+    """Write a table and its header, whole or not at all."""
+    table = table.replace_schema_metadata({KEY: canonical_json({**header, "version": __version__})})
+    with storage.write(url) as file:
+        pq.write_table(table, file, compression="zstd", row_group_size=ROW_GROUP, write_statistics=False)
+
+
+def open_parquet(url: str) -> pq.ParquetFile:
+    """Open a Parquet file; FormatError names the path when it is none."""
+    try:
+        return pq.ParquetFile(storage.open_read(url, compression=None))
+    except (pa.ArrowInvalid, pa.ArrowIOError) as error:
+        if isinstance(error, FileNotFoundError):
+            raise
+        raise FormatError(f"{url} is not a whole Parquet file: {error}") from None
+
+
+def read_header(url: str, file: pq.ParquetFile, kind: str | None = None) -> dict[str, Any]:
+    """Return the header of an artifact; FormatError if it has none or is of another kind."""
+    raw = (file.schema_arrow.metadata or {}).get(KEY)
+    if raw is None:
+        raise FormatError(f"{url} was not written by beam_bpe: it has no {KEY.decode()!r} metadata")
+    try:
+        header: dict[str, Any] = json.loads(raw)
+    except ValueError as error:
+        raise FormatError(f"the {KEY.decode()!r} metadata of {url} is not JSON: {error}") from None
+    if kind is not None and header.get("kind") != kind:
+        raise FormatError(f"{url} holds {header.get('kind')!r}, not {kind!r}")
+    return header
+
+
+def read_parquet(url: str, kind: str) -> tuple[pa.Table, dict[str, Any]]:
+    """Return table and header of an artifact of that kind."""
+    with open_parquet(url) as file:
+        header = read_header(url, file, kind)
+        try:
+            return file.read(), header
+        except (pa.ArrowInvalid, OSError) as error:
+            raise FormatError(f"{url} is broken: {error}") from None
+
+
+def write_manifest(folder: str, manifest: Mapping[str, Any]) -> None:
+    """Write the manifest that makes the parts of a folder an artifact."""
+    text = json.dumps(manifest, sort_keys=True, indent=1, ensure_ascii=True) + "\n"
+    storage.write_bytes(storage.join(folder, MANIFEST), text.encode())
+
+
+def read_manifest(folder: str, kind: str) -> dict[str, Any]:
+    """Return the manifest of a folder of that kind.
+
+    Raises:
+        FileNotFoundError: there is none, so the folder is not (yet) an artifact.
+        FormatError: it is broken or of another kind.
+    """
+    url = storage.join(folder, MANIFEST)
+    try:
+        manifest = json.loads(storage.read_bytes(url))
+    except FileNotFoundError:
+        raise FileNotFoundError(
+            f"{folder} has no {MANIFEST}: it is not a finished folder of {kind}; a job that writes it may have "
+            "failed or still be running (files made elsewhere are named one by one)"
+        ) from None
+    except ValueError as error:
+        raise FormatError(f"{url} is not JSON: {error}") from None
+    if not isinstance(manifest, dict) or manifest.get("kind") != kind or not isinstance(manifest.get("parts"), list):
+        raise FormatError(f"{url} is not the manifest of {kind}")
+    return manifest

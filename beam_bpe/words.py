@@ -1,0 +1,427 @@
+"""The word-count table: distinct words (pre-tokens) and how often each occurs.
+
+Everything that is learned is a function of this table, so it is an artifact of its own: a folder of
+Parquet parts `part-00017-of-00064.parquet` (word: binary, count: int64, optionally documents: int64;
+sorted by word) that a `_manifest.json` makes whole.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Iterable, Iterator, Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from beam_bpe import __version__, _words, artifacts, storage
+from beam_bpe.artifacts import FormatError
+from beam_bpe.pretokenize import DEFAULT_PATTERN, PreTokenizer, pre_tokenizer
+from beam_bpe.special import SpecialTokens
+
+KIND = "words"
+INT64_MAX = 2**63 - 1
+
+#: What is counted beside the words, in artifacts, reports and metrics alike.
+TOTALS = (
+    "documents",
+    "bytes",  # of text, after repair, special tokens and separators included
+    "words",  # occurrences that entered the table
+    "overlong_words",  # occurrences of words longer than max_word_bytes, left out
+    "overlong_bytes",
+    "replaced_characters",  # U+FFFD put where bytes were not UTF-8
+    "skipped_documents",  # set aside as broken
+    "special_tokens",  # occurrences at which documents were cut
+    "pruned_words",  # distinct words left out as rare
+    "pruned_occurrences",
+)
+
+
+def add_totals(*several: Mapping[str, int]) -> dict[str, int]:
+    """Return the sums of totals, key by key, in the order of `TOTALS`."""
+    return {name: sum(totals.get(name, 0) for totals in several) for name in TOTALS}
+
+
+@dataclass(frozen=True)
+class WordBatch:
+    """Some rows of a table as the kernels read them: word i is data[offsets[i]:offsets[i + 1]]."""
+
+    data: np.ndarray  # uint8
+    offsets: np.ndarray  # int64, rows + 1
+    counts: np.ndarray  # int64
+    documents: np.ndarray | None = None  # int64
+
+
+def word_schema(documents: bool) -> pa.Schema:
+    """Return the schema of a part."""
+    fields = [pa.field("word", pa.binary(), nullable=False), pa.field("count", pa.int64(), nullable=False)]
+    if documents:
+        fields.append(pa.field("documents", pa.int64(), nullable=False))
+    return pa.schema(fields)
+
+
+def unpack_table(packed: bytes) -> tuple[int, int, pa.Table]:
+    """Return (shard, shards, table) of packed words."""
+    shard, shards, data, offsets, counts, documents = _words.unpack(packed)
+    bounds = np.frombuffer(offsets, np.int64)
+    rows = len(bounds) - 1
+    columns: list[pa.Array] = []
+    slices = []
+    start = 0
+    while start < rows:  # a binary column holds at most 2 GiB, and offsets of 32 bits
+        stop = min(rows, start + artifacts.ROW_GROUP)
+        if bounds[stop] - bounds[start] > 1 << 30:
+            stop = max(start + 1, int(np.searchsorted(bounds, bounds[start] + (1 << 30), "right")) - 1)
+        local = (bounds[start : stop + 1] - bounds[start]).astype(np.int32)
+        text = pa.py_buffer(data)[int(bounds[start]) : int(bounds[stop])]
+        slices.append(pa.BinaryArray.from_buffers(pa.binary(), stop - start, [None, pa.py_buffer(local), text]))
+        start = stop
+    columns = [pa.chunked_array(slices, pa.binary())]
+    numbers = [counts] if documents is None else [counts, documents]
+    for packed_numbers in numbers:
+        columns.append(pa.chunked_array([pa.array(np.frombuffer(packed_numbers, np.int64))], pa.int64()))
+    return shard, shards, pa.table(columns, schema=word_schema(documents is not None))
+
+
+def part_name(shard: int, shards: int) -> str:
+    """Return the name of a part: part-00017-of-00064.parquet."""
+    return f"part-{shard:05d}-of-{shards:05d}.parquet"
+
+
+def write_part(folder: str, packed: bytes, parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Write packed, sorted words as a part and return its line of the manifest."""
+    shard, shards, table = unpack_table(packed)
+    name = part_name(shard, shards)
+    artifacts.write_parquet(storage.join(folder, name), table, {"kind": KIND, "parameters": parameters})
+    return {
+        "name": name,
+        "rows": table.num_rows,
+        "bytes": pc.sum(pc.binary_length(table["word"])).as_py() or 0,
+        "occurrences": sum(pc.sum(chunk).as_py() for chunk in _small_sums(table["count"])),
+    }
+
+
+def _small_sums(counts: pa.ChunkedArray) -> Iterator[pa.Array]:
+    """Yield pieces of a column whose sums fit into int64; single counts where they might not."""
+    for chunk in counts.chunks:
+        if len(chunk) and (pc.max(chunk).as_py() > INT64_MAX // len(chunk)):
+            for i in range(len(chunk)):
+                yield chunk.slice(i, 1)
+        else:
+            yield chunk if len(chunk) else pa.array([0], pa.int64())
+
+
+def publish(
+    folder: str, parts: Iterable[Mapping[str, Any]], parameters: Mapping[str, Any], totals: Mapping[str, int]
+) -> None:
+    """Write the manifest of a folder whose parts all stand, then remove the parts it does not name."""
+    ordered = sorted(parts, key=lambda part: part["name"])
+    artifacts.write_manifest(
+        folder,
+        {
+            "kind": KIND,
+            "version": __version__,
+            "parameters": parameters,
+            "parameters_digest": artifacts.digest(parameters),
+            "totals": add_totals(totals),
+            "parts": ordered,
+        },
+    )
+    named = {part["name"] for part in ordered}
+    for name in storage.list_names(folder):
+        if name.startswith("part-") and name.endswith(".parquet") and name not in named:
+            storage.remove(storage.join(folder, name))
+
+
+def claim(folder: str, overwrite: bool) -> None:
+    """Prepare a folder to be written: refuse a finished one, or take its manifest away first."""
+    manifest = storage.join(folder, artifacts.MANIFEST)
+    if storage.exists(manifest):
+        if not overwrite:
+            raise FileExistsError(f"{folder} already holds words; choose another folder or overwrite it (--overwrite)")
+        storage.remove(manifest)
+    storage.sweep(folder)
+
+
+@dataclass(frozen=True)
+class WordCounts:
+    """Distinct words with their counts, how they were made, and what was counted beside them.
+
+    >>> words = WordCounts.from_documents(["low low", "lower"], pattern="whitespace")
+    >>> words.to_dict()
+    {b'low': 2, b'lower': 1}
+    """
+
+    table: pa.Table
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    totals: Mapping[str, int] = field(default_factory=dict)
+
+    # ---- making ----
+
+    @classmethod
+    def from_mapping(
+        cls, counts: Mapping[bytes | str, int], *, pre_tokenizer: PreTokenizer | str = "none"
+    ) -> WordCounts:
+        """Return the table of a mapping from words (str is taken as UTF-8) to counts."""
+        table = _words.WordTable()
+        for word, count in counts.items():
+            encoded = word.encode() if isinstance(word, str) else bytes(word)
+            if not encoded:
+                raise ValueError("a word is empty")
+            if not 0 <= count <= INT64_MAX:
+                raise ValueError(f"the count of {word!r} is {count}; it must lie between 0 and 2**63 - 1")
+            table.add(encoded, count)
+        return cls._from_native(table, _parameters(pre_tokenizer), {"words": table.total})
+
+    @classmethod
+    def from_documents(
+        cls,
+        documents: Iterable[str | bytes],
+        *,
+        pattern: str | PreTokenizer = DEFAULT_PATTERN,
+        special_tokens: Sequence[str] = (),
+        max_word_bytes: int = 1 << 24,
+    ) -> WordCounts:
+        """Count the words of documents in this process, without Beam.
+
+        Raises:
+            UnicodeDecodeError: a document of bytes is not UTF-8.
+        """
+        chosen = pre_tokenizer(pattern)
+        specials = SpecialTokens(special_tokens)
+        table = _words.WordTable()
+        totals = dict.fromkeys(TOTALS, 0)
+        for document in documents:
+            data = document.encode() if isinstance(document, str) else bytes(document)
+            data.decode()
+            bounds, cuts = specials.cut(data, np.array([0, len(data)], np.int64))
+            scanned = chosen.count(table, data, bounds, max_word_bytes=max_word_bytes)
+            totals = add_totals(
+                totals,
+                {
+                    "documents": 1,
+                    "bytes": len(data),
+                    "words": scanned.words,
+                    "overlong_words": scanned.overlong_words,
+                    "overlong_bytes": scanned.overlong_bytes,
+                    "special_tokens": cuts,
+                },
+            )
+        return cls._from_native(table, _parameters(chosen, special_tokens, max_word_bytes), totals)
+
+    @classmethod
+    def _from_native(
+        cls, table: _words.WordTable, parameters: Mapping[str, Any], totals: Mapping[str, int]
+    ) -> WordCounts:
+        packed = table.pack(1, ordered=True)
+        columns = unpack_table(packed[0][1])[2] if packed else word_schema(table.documents).empty_table()
+        return cls(columns, dict(parameters), add_totals(totals))
+
+    # ---- reading ----
+
+    @classmethod
+    def read(cls, folder: str) -> WordCounts:
+        """Read a folder of words; its manifest is demanded, and only the parts it names are read.
+
+        Raises:
+            FileNotFoundError: there is no manifest, or a part is missing.
+            FormatError: a part is broken, is of another job, or does not hold what the manifest says.
+        """
+        manifest = artifacts.read_manifest(folder, KIND)
+        tables = [_read_part(storage.join(folder, part["name"]), part, manifest) for part in manifest["parts"]]
+        table = pa.concat_tables(tables) if tables else word_schema(False).empty_table()
+        return cls(table, manifest["parameters"], manifest["totals"])
+
+    @classmethod
+    def read_foreign(
+        cls,
+        paths: Sequence[str],
+        *,
+        word_column: str = "word",
+        count_column: str = "count",
+        pre_tokenizer: PreTokenizer | str = "none",
+    ) -> WordCounts:
+        """Read tables made elsewhere: Parquet, CSV or TSV files (compressed or not) with two columns.
+
+        A word may be text or binary.
+
+        Raises:
+            FormatError: a column is missing, a word or count is null, a count is negative, or a word
+                stands in two rows.
+        """
+        tables = [_read_foreign(path, word_column, count_column) for path in paths]
+        return cls.from_table(pa.concat_tables(tables), name=", ".join(paths), pre_tokenizer=pre_tokenizer)
+
+    @classmethod
+    def from_table(
+        cls, table: pa.Table, *, name: str = "the table", pre_tokenizer: PreTokenizer | str = "none"
+    ) -> WordCounts:
+        """Check a table with the columns `word` and `count` and return its counts."""
+        for column in ("word", "count"):
+            if table[column].null_count:
+                row = pc.index(pc.is_null(table[column]), True).as_py()
+                raise FormatError(f"{name}: row {row} has no {column}")
+        if table.num_rows and pc.min(table["count"]).as_py() < 0:
+            row = pc.index(pc.less(table["count"], 0), True).as_py()
+            raise FormatError(
+                f"{name}: row {row} counts {table['count'][row].as_py()} of {table['word'][row].as_py()!r}; "
+                "a count is not negative"
+            )
+        if table.num_rows and pc.min(pc.binary_length(table["word"])).as_py() == 0:
+            row = pc.index(pc.equal(pc.binary_length(table["word"]), 0), True).as_py()
+            raise FormatError(f"{name}: the word of row {row} is empty")
+        native = _words.WordTable()
+        for batch in _batches(table):
+            native.add_columns(batch.data, batch.offsets, batch.counts)
+        if len(native) != table.num_rows:
+            values = pc.value_counts(table["word"].combine_chunks())
+            twice = values.filter(pc.greater(values.field("counts"), 1))[0]["values"].as_py()
+            raise FormatError(f"{name}: the word {twice!r} stands in more than one row; sum its counts first")
+        return cls._from_native(native, _parameters(pre_tokenizer), {"words": native.total})
+
+    # ---- using ----
+
+    def __len__(self) -> int:
+        return self.table.num_rows
+
+    @property
+    def occurrences(self) -> int:
+        """Sum of the counts."""
+        return sum(pc.sum(piece).as_py() for piece in _small_sums(self.table["count"]))
+
+    @property
+    def pre_tokenizer(self) -> PreTokenizer:
+        """The pre-tokenizer whose words these are ("none" for counts of unknown origin)."""
+        return PreTokenizer.from_spec(self.parameters["pre_tokenizer"])
+
+    def to_dict(self) -> dict[bytes, int]:
+        """Return {word: count}; for small tables."""
+        return dict(zip(self.table["word"].to_pylist(), self.table["count"].to_pylist()))
+
+    def batches(self) -> Iterator[WordBatch]:
+        """Yield the rows as the kernels read them, without copying the words."""
+        return _batches(self.table)
+
+    def merge(self, *others: WordCounts) -> WordCounts:
+        """Return the sum of tables whose words were made alike."""
+        for other in others:
+            if other.parameters.get("pre_tokenizer") != self.parameters.get("pre_tokenizer"):
+                raise ValueError(
+                    "words of different pre-tokenizers cannot be summed: "
+                    f"{self.parameters.get('pre_tokenizer')} and {other.parameters.get('pre_tokenizer')}"
+                )
+        everything = (self, *others)
+        documents = all("documents" in one.table.column_names for one in everything)
+        native = _words.WordTable(documents=documents)
+        for one in everything:
+            for batch in one.batches():
+                native.add_columns(
+                    batch.data, batch.offsets, batch.counts, batch.documents if documents else None
+                )
+        return self._from_native(native, self.parameters, add_totals(*(one.totals for one in everything)))
+
+    def weigh(self, factor: int) -> WordCounts:
+        """Return the table with every count multiplied by a whole number."""
+        if factor < 0:
+            raise ValueError(f"the factor is {factor}; it must not be negative")
+        if len(self) and pc.max(self.table["count"]).as_py() * factor > INT64_MAX:
+            raise OverflowError(f"a count times {factor} exceeds 2**63 - 1")
+        counts = pc.multiply(self.table["count"], pa.scalar(factor, pa.int64()))
+        table = self.table.set_column(1, self.table.schema.field("count"), counts)
+        return WordCounts(table, self.parameters, {**self.totals, "words": self.totals.get("words", 0) * factor})
+
+    def prune(self, min_count: int) -> WordCounts:
+        """Return the table without the words that occur less than `min_count` times; totals tell how many."""
+        kept = self.table.filter(pc.greater_equal(self.table["count"], min_count))
+        pruned = WordCounts(kept, self.parameters, self.totals)
+        lost = {
+            "pruned_words": len(self) - len(pruned),
+            "pruned_occurrences": self.occurrences - pruned.occurrences,
+        }
+        return WordCounts(kept, self.parameters, add_totals(self.totals, lost))
+
+    def write(self, folder: str, *, shards: int = 1, overwrite: bool = False) -> None:
+        """Write the table as a folder of words."""
+        claim(folder, overwrite)
+        native = _words.WordTable(documents="documents" in self.table.column_names)
+        for batch in self.batches():
+            native.add_columns(batch.data, batch.offsets, batch.counts, batch.documents)
+        parts = [write_part(folder, packed, self.parameters) for _, packed in native.pack(shards, ordered=True)]
+        publish(folder, parts, self.parameters, self.totals)
+
+
+def _parameters(
+    chosen: PreTokenizer | str, special_tokens: Sequence[str] = (), max_word_bytes: int | None = None
+) -> dict[str, Any]:
+    return {
+        "pre_tokenizer": pre_tokenizer(chosen).spec(),
+        "special_tokens": list(special_tokens),
+        "max_word_bytes": max_word_bytes,
+    }
+
+
+def _batches(table: pa.Table) -> Iterator[WordBatch]:
+    for batch in table.to_batches():
+        if not batch.num_rows:
+            continue
+        words = batch.column("word")
+        width = np.int64 if pa.types.is_large_binary(words.type) or pa.types.is_large_string(words.type) else np.int32
+        offsets = np.frombuffer(words.buffers()[1], width)[words.offset : words.offset + len(words) + 1]
+        data = np.frombuffer(words.buffers()[2], np.uint8) if words.buffers()[2] else np.empty(0, np.uint8)
+        documents = None
+        if "documents" in batch.schema.names:
+            documents = np.asarray(batch.column("documents"))
+        yield WordBatch(data, offsets.astype(np.int64), np.asarray(batch.column("count")), documents)
+
+
+def _read_part(url: str, part: Mapping[str, Any], manifest: Mapping[str, Any]) -> pa.Table:
+    table, header = artifacts.read_parquet(url, KIND)
+    if header["parameters"] != manifest["parameters"]:
+        raise FormatError(f"{url} was made with other parameters than its manifest says")
+    expected = word_schema("documents" in table.column_names)
+    if not table.schema.remove_metadata().equals(expected):
+        raise FormatError(f"{url} has the columns {table.schema.remove_metadata()}, not {expected}")
+    if table.num_rows != part["rows"]:
+        raise FormatError(f"{url} has {table.num_rows} rows, its manifest says {part['rows']}")
+    before = b""
+    for batch in _batches(table):
+        row = _words.first_unordered(batch.data, batch.offsets, before)
+        if row >= 0:
+            raise FormatError(f"{url}: the words are not in order at row {row} of a batch of {len(batch.counts)}")
+        if len(batch.counts) and int(batch.counts.min()) < 0:
+            raise FormatError(f"{url} holds a negative count")
+        before = batch.data[batch.offsets[-2] : batch.offsets[-1]].tobytes()
+    return table
+
+
+def _read_foreign(path: str, word_column: str, count_column: str) -> pa.Table:
+    import pyarrow.csv as pc_csv
+
+    name = storage.strip_compression(path).lower()
+    if name.endswith((".parquet", ".parq")):
+        with artifacts.open_parquet(path) as file:
+            table = file.read()
+    elif name.endswith((".csv", ".tsv")):
+        options = pc_csv.ParseOptions(delimiter="\t" if name.endswith(".tsv") else ",", newlines_in_values=True)
+        strings = pc_csv.ConvertOptions(
+            column_types={word_column: pa.string(), count_column: pa.int64()},
+            strings_can_be_null=False,
+            null_values=[""],
+        )
+        try:
+            with storage.open_read(path) as file:
+                table = pc_csv.read_csv(file, parse_options=options, convert_options=strings)
+        except pa.ArrowInvalid as error:
+            raise FormatError(f"{path}: {error}") from None
+    else:
+        raise FormatError(f"{path}: a table of words is a .parquet, .csv or .tsv file, or a folder that we wrote")
+    for column in (word_column, count_column):
+        if column not in table.column_names:
+            raise FormatError(f"{path} has no column {column!r}; it has {', '.join(table.column_names)}")
+    try:
+        words, counts = table[word_column].cast(pa.binary()), table[count_column].cast(pa.int64())
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise FormatError(
+            f"{path}: {word_column!r} must hold text or bytes and {count_column!r} whole numbers: {error}"
+        ) from None
+    return pa.table([words, counts], names=["word", "count"])

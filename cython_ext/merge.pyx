@@ -1,0 +1,319 @@
+"""Learn byte-pair merges from a table of distinct words with counts.
+
+Integers go in and come out; there is no input or output and no policy here.
+"""
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from cpython.exc cimport PyErr_CheckSignals
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport calloc, free, malloc
+from libc.string cimport memcpy, memset
+
+import time
+
+cdef extern from "merge_loop.h" nogil:
+    int COUNT_OVERFLOW, INTERRUPTED
+    int FAILED_FOR_MEMORY "OUT_OF_MEMORY"
+    int LOWEST_IDS, GREATEST_BYTES
+    int VOCABULARY_FULL, NO_PAIRS, BELOW_MIN_PAIR_COUNT
+    uint32_t SENTINEL
+    int BLOCK_SHIFT
+    ctypedef struct PairMap:
+        pass
+    ctypedef struct Neighbour:
+        pass
+    ctypedef struct Event:
+        pass
+    ctypedef struct Loop:
+        uint32_t *cells
+        uint64_t n_cells
+        uint32_t groups
+        int64_t *group_count
+        uint64_t *group_end
+        uint32_t *block_group
+        uint32_t tokens, capacity, max_length
+        uint32_t *span
+        uint32_t *length
+        uint8_t **spelling
+        int64_t min_count
+        int tie_rule
+        int (*poll)(void *, uint64_t, int64_t) except -1 with gil
+        void *context
+        void *pairs
+        void *heap
+        Neighbour *left
+        Neighbour *right
+        uint32_t *left_touched
+        uint32_t *right_touched
+        Event *left_events
+        Event *right_events
+        uint64_t bytes, peak_bytes
+        uint32_t merges
+        uint32_t *merge_left
+        uint32_t *merge_right
+        int64_t *merge_count
+        int64_t *merge_replaced
+        uint32_t overflow_left, overflow_right
+    void free_pairs(Loop *)
+    void *large_array(uint64_t)
+    void account(Loop *, uint64_t less, uint64_t more)
+    void index_groups(Loop *)
+    int learn(Loop *, uint32_t most)
+
+TIE_RULES = {"lowest_ids": LOWEST_IDS, "greatest_bytes": GREATEST_BYTES}
+STOP_REASONS = {VOCABULARY_FULL: "vocab_size", NO_PAIRS: "no_pairs", BELOW_MIN_PAIR_COUNT: "min_pair_count"}
+
+cdef uint64_t MOST_CELLS = 0xFFFFFFFF  # positions are u32
+cdef double POLL_SECONDS = 0.1
+
+
+cdef int poll_python(void *context, uint64_t merges, int64_t count) except -1 with gil:
+    """Let Ctrl-C through and report progress; an exception stops the loop."""
+    cdef MergeLoop self = <MergeLoop>context
+    PyErr_CheckSignals()
+    cdef double now = time.monotonic()
+    if self.progress is not None and now - self.reported >= POLL_SECONDS:
+        self.reported = now
+        self.progress(merges, count)
+    return 0
+
+
+cdef class MergeLoop:
+    """Learn merges; in order: measure every chunk of words, allocate, add every chunk, run once.
+
+    Args:
+        counts: the distinct counts of the words, descending and positive (int64).
+        spellings: the bytes of each initial symbol; their ids are 0, 1, 2, …
+        min_pair_count: pairs with a lower count are not merged.
+        max_token_length: in bytes, inclusive.
+        tie_rule: a value of TIE_RULES.
+    """
+
+    cdef Loop loop
+    cdef uint64_t *cursors       # cells of each group while measuring, then where its next word goes
+    cdef uint64_t cells_size
+    cdef object progress
+    cdef double reported
+    cdef int stage               # 0 measuring, 1 adding, 2 run
+
+    def __cinit__(self, const int64_t[::1] counts not None, list spellings not None, int64_t min_pair_count=1,
+                  uint32_t max_token_length=0xFFFFFFFF, int tie_rule=LOWEST_IDS):
+        cdef Loop *l = &self.loop
+        cdef Py_ssize_t i, n = counts.shape[0]
+        memset(l, 0, sizeof(Loop))
+        if min_pair_count < 1:
+            raise ValueError(f"min_pair_count is {min_pair_count}; it must be at least 1")
+        for i in range(n):
+            if counts[i] < 1 or (i and counts[i] >= counts[i - 1]):
+                raise ValueError("counts must be positive, distinct and descending")
+        l.min_count = min_pair_count
+        l.max_length = max_token_length
+        l.tie_rule = tie_rule
+        l.groups = n
+        l.tokens = len(spellings)
+        l.group_count = <int64_t *>malloc(8 * (n + 1))
+        l.group_end = <uint64_t *>malloc(8 * (n + 1))
+        self.cursors = <uint64_t *>calloc(n + 1, 8)
+        l.length = <uint32_t *>malloc(4 * (len(spellings) + 1))
+        l.spelling = <uint8_t **>calloc(len(spellings) + 1, sizeof(void *))
+        if not (l.group_count and l.group_end and self.cursors and l.length and l.spelling):
+            raise MemoryError("no memory for the merge loop")
+        if n:
+            memcpy(l.group_count, &counts[0], 8 * n)
+        l.capacity = l.tokens
+        for i in range(l.tokens):
+            self.spell(i, spellings[i])
+
+    cdef int spell(self, Py_ssize_t i, bytes spelling) except -1:
+        if not spelling:
+            raise ValueError("an initial symbol is spelled with at least one byte")
+        self.loop.length[i] = len(spelling)
+        self.loop.spelling[i] = <uint8_t *>malloc(len(spelling))
+        if self.loop.spelling[i] == NULL:
+            raise MemoryError("no memory for the merge loop")
+        memcpy(self.loop.spelling[i], PyBytes_AS_STRING(spelling), len(spelling))
+        return 0
+
+    def __dealloc__(self):
+        cdef Loop *l = &self.loop
+        cdef uint32_t i
+        free_pairs(l)
+        if l.spelling:
+            for i in range(l.capacity):
+                free(l.spelling[i])
+        for p in [<size_t>l.cells, <size_t>l.group_count, <size_t>l.group_end, <size_t>l.block_group,
+                  <size_t>l.span, <size_t>l.length, <size_t>l.spelling, <size_t>l.pairs, <size_t>l.heap,
+                  <size_t>l.left, <size_t>l.right, <size_t>l.left_touched, <size_t>l.right_touched,
+                  <size_t>l.left_events, <size_t>l.right_events, <size_t>l.merge_left, <size_t>l.merge_right,
+                  <size_t>l.merge_count, <size_t>l.merge_replaced, <size_t>self.cursors]:
+            free(<void *><size_t>p)
+
+    cdef Py_ssize_t group_of(self, int64_t count) noexcept nogil:
+        """Index of the group of words of that count, or -1."""
+        cdef Py_ssize_t low = 0, high = self.loop.groups - 1, middle
+        if high >= 0 and self.loop.group_count[high] == count:  # most words have the lowest count
+            return high
+        while low <= high:
+            middle = (low + high) >> 1
+            if self.loop.group_count[middle] == count:
+                return middle
+            if self.loop.group_count[middle] > count:
+                low = middle + 1
+            else:
+                high = middle - 1
+        return -1
+
+    def measure(self, const int64_t[::1] offsets not None, const int64_t[::1] counts not None):
+        """Learn how many symbols each group holds; word i has offsets[i + 1] - offsets[i] of them."""
+        cdef Py_ssize_t i, g, n = counts.shape[0]
+        if self.stage != 0:
+            raise ValueError("measure comes before allocate")
+        if offsets.shape[0] != n + 1:
+            raise ValueError("columns differ in length")
+        with nogil:
+            for i in range(n):
+                if offsets[i] < 0 or offsets[i + 1] < offsets[i]:
+                    with gil:
+                        raise ValueError(f"offsets fall at row {i}")
+                if counts[i] == 0:  # as if absent
+                    continue
+                g = self.group_of(counts[i])
+                if g < 0:
+                    with gil:
+                        raise ValueError(f"count {counts[i]} of row {i} is not among the counts announced")
+                if offsets[i + 1] - offsets[i] >= 2:  # a word of one symbol has no pair
+                    self.cursors[g] += offsets[i + 1] - offsets[i] + 1
+
+    def allocate(self):
+        """Make room for the words measured."""
+        cdef Loop *l = &self.loop
+        cdef uint64_t at = 1, size
+        cdef uint32_t g
+        if self.stage != 0:
+            raise ValueError("allocate comes once")
+        for g in range(l.groups):
+            size = self.cursors[g]
+            self.cursors[g] = at
+            at += size
+            l.group_end[g] = at
+        if at > MOST_CELLS:
+            raise ValueError(f"the words have {at} bytes with one between them, more than {MOST_CELLS}: "
+                             "leave out the rare ones (min_count)")
+        l.n_cells = at
+        l.cells = <uint32_t *>large_array(4 * at)
+        l.block_group = <uint32_t *>malloc(4 * ((at >> BLOCK_SHIFT) + 1))
+        if not l.cells or not l.block_group:
+            raise MemoryError(f"no memory for {at} symbols")
+        account(l, 0, 4 * at + 4 * (at >> BLOCK_SHIFT))
+        l.cells[0] = SENTINEL
+        self.stage = 1
+
+    def add_bytes(self, const uint8_t[::1] data not None, const int64_t[::1] offsets not None,
+                  const int64_t[::1] counts not None, const uint32_t[::1] ids not None):
+        """Add words whose symbols are bytes; ids[b] is the id of byte b."""
+        cdef Loop *l = &self.loop
+        cdef Py_ssize_t i, n = counts.shape[0], size = data.shape[0]
+        cdef int64_t j
+        cdef Py_ssize_t g
+        cdef uint64_t at
+        if self.stage != 1 or ids.shape[0] != 256 or offsets.shape[0] != n + 1:
+            raise ValueError("add_bytes comes after allocate, with 256 ids and one offset more than counts")
+        for i in range(256):
+            if ids[i] >= l.tokens:
+                raise ValueError(f"byte {i} has id {ids[i]}, but there are {l.tokens} symbols")
+        with nogil:
+            for i in range(n):
+                if offsets[i] < 0 or offsets[i + 1] > size:
+                    with gil:
+                        raise ValueError(f"row {i} lies beyond the data")
+                if counts[i] == 0 or offsets[i + 1] - offsets[i] < 2:
+                    continue
+                g = self.group_of(counts[i])
+                at = self.cursors[g] if g >= 0 else l.n_cells
+                if at + (offsets[i + 1] - offsets[i]) + 1 > (l.group_end[g] if g >= 0 else 0):
+                    with gil:
+                        raise ValueError(f"row {i} was not measured")
+                for j in range(offsets[i], offsets[i + 1]):
+                    l.cells[at] = ids[data[j]]
+                    at += 1
+                l.cells[at] = SENTINEL
+                self.cursors[g] = at + 1
+
+    def run(self, uint32_t merges, progress=None):
+        """Learn up to `merges` merges and return why it stopped, a value of STOP_REASONS.
+
+        Args:
+            progress: called now and then with (merges so far, count of the last one).  What it raises,
+                and KeyboardInterrupt, stops the loop and passes through; the loop is then of no use.
+        """
+        cdef Loop *l = &self.loop
+        cdef uint64_t capacity = <uint64_t>l.tokens + merges
+        cdef uint32_t g, i
+        cdef int outcome
+        if self.stage != 1:
+            raise ValueError("run comes once, after allocate")
+        if capacity >= 0xFFFFFFF0:
+            raise ValueError(f"{capacity} tokens are more than fit into 32 bits")
+        for g in range(l.groups):
+            if self.cursors[g] != l.group_end[g]:
+                raise ValueError("not all the words measured were added")
+        self.stage = 2
+        l.span = <uint32_t *>malloc(4 * capacity)
+        length = <size_t>l.length
+        spelling = <size_t>l.spelling
+        l.length = <uint32_t *>malloc(4 * capacity)
+        l.spelling = <uint8_t **>calloc(capacity, sizeof(void *))
+        l.left = <Neighbour *>calloc(capacity, sizeof(Neighbour))
+        l.right = <Neighbour *>calloc(capacity, sizeof(Neighbour))
+        l.left_touched = <uint32_t *>malloc(4 * capacity)
+        l.right_touched = <uint32_t *>malloc(4 * capacity)
+        l.merge_left = <uint32_t *>malloc(4 * (merges + 1))
+        l.merge_right = <uint32_t *>malloc(4 * (merges + 1))
+        l.merge_count = <int64_t *>malloc(8 * (<uint64_t>merges + 1))
+        l.merge_replaced = <int64_t *>malloc(8 * (<uint64_t>merges + 1))
+        if l.length and l.spelling:
+            memcpy(l.length, <void *><size_t>length, 4 * l.tokens)
+            memcpy(l.spelling, <void *><size_t>spelling, sizeof(void *) * l.tokens)
+            l.capacity = capacity
+        free(<void *><size_t>length)
+        free(<void *><size_t>spelling)
+        if not (l.span and l.length and l.spelling and l.left and l.right and l.left_touched and l.right_touched
+                and l.merge_left and l.merge_right and l.merge_count and l.merge_replaced):
+            raise MemoryError("no memory for the merge loop")
+        account(l, 0, capacity * (20 + 2 * sizeof(Neighbour)) + 24 * <uint64_t>merges)
+        for i in range(l.tokens):
+            l.span[i] = 1
+        l.poll = poll_python
+        l.context = <void *>self
+        self.progress = progress
+        self.reported = time.monotonic()
+        with nogil:
+            outcome = learn_or_raise(l, merges)
+        if outcome == COUNT_OVERFLOW:
+            raise OverflowError(f"the pair ({self.spelled(l.overflow_left)!r}, {self.spelled(l.overflow_right)!r}) "
+                                "counts more than 2**63 - 1")
+        if outcome == FAILED_FOR_MEMORY:
+            raise MemoryError(f"no memory for the pairs after {l.merges} merges")
+        return STOP_REASONS[outcome]
+
+    cdef bytes spelled(self, uint32_t token):
+        return PyBytes_FromStringAndSize(<char *>self.loop.spelling[token], self.loop.length[token])
+
+    def merges(self):
+        """Return left ids, right ids (uint32), counts and replacements (int64) as packed numbers."""
+        cdef Loop *l = &self.loop
+        cdef uint64_t n = l.merges
+        return (PyBytes_FromStringAndSize(<char *>l.merge_left, 4 * n),
+                PyBytes_FromStringAndSize(<char *>l.merge_right, 4 * n),
+                PyBytes_FromStringAndSize(<char *>l.merge_count, 8 * n),
+                PyBytes_FromStringAndSize(<char *>l.merge_replaced, 8 * n))
+
+    @property
+    def peak_bytes(self):
+        """The most memory that the loop's own structures took, in bytes."""
+        return self.loop.peak_bytes
+
+
+cdef int learn_or_raise(Loop *l, uint32_t merges) except? -3 nogil:
+    """Run the loop; when it was interrupted, the exception that poll_python left is raised."""
+    return learn(l, merges)

@@ -1,0 +1,325 @@
+"""Scan documents into words and count them in a native table.
+
+Bytes and integers go in and come out; there is no input or output and no policy here.
+"""
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport memcmp, memcpy
+
+import os
+
+cdef extern from "word_table.h" nogil:
+    int OUT_OF_MEMORY, COUNT_OVERFLOW, CORRUPT
+    int PACKED_HEADER, WITH_DOCUMENTS
+    ctypedef enum ScannedPattern "enum pattern":
+        GPT2
+        NONE
+    ctypedef struct Entry:
+        uint64_t lo, hi
+        int64_t count, documents
+    ctypedef struct Table "WordTable":
+        Entry *entries
+        uint32_t *last_document
+        uint64_t slots, used, arena_used, arena_size, seed_0, seed_1
+    ctypedef struct Scanned:
+        int64_t words, overlong, overlong_bytes
+    ctypedef struct Sorted:
+        uint64_t prefix
+        const Entry *entry
+    ctypedef struct Row:
+        const uint8_t *bytes
+        uint64_t length
+        int64_t count, documents
+    int table_init(Table *, uint64_t slots, int documents)
+    void table_free(Table *)
+    uint64_t table_bytes(const Table *)
+    int table_add(Table *, const uint8_t *, uint64_t, int64_t count, int64_t documents, const uint8_t *limit)
+    int count_documents(Table *, const uint8_t *, uint64_t, const int64_t *bounds, uint64_t documents,
+                        ScannedPattern, uint64_t max_word, int continues, Scanned *)
+    const uint8_t *word_bytes(const Table *, const Entry *, uint64_t *length)
+    uint32_t shard_of(const Table *, const Entry *, uint32_t shards)
+    uint64_t prefix_of(const Table *, const Entry *)
+    Sorted *sort_by_bytes(const Table *, Sorted *, Sorted *scratch, uint64_t)
+    uint64_t packed_size(const Table *, const Entry *, int documents)
+    uint8_t *pack_entry(uint8_t *, const Table *, const Entry *, int documents)
+    uint8_t *put_header(uint8_t *, int documents, uint32_t shard, uint32_t shards, uint64_t rows)
+    const uint8_t *get_row(const uint8_t *, const uint8_t *end, int documents, Row *)
+    int add_packed(Table *, const uint8_t *, const uint8_t *end, int documents, uint64_t rows)
+
+cdef uint64_t FEWEST_SLOTS = 1 << 10
+cdef uint64_t LONGEST_WORD = 0xFFFFFFFF  # the arena holds lengths as u32
+
+
+cdef int check(int error) except -1:
+    """Turn an error of word_table.h into an exception."""
+    if error == OUT_OF_MEMORY:
+        raise MemoryError("the word table does not fit into memory")
+    if error == COUNT_OVERFLOW:
+        raise OverflowError("the count of a word exceeds 2**63 - 1")
+    if error == CORRUPT:
+        raise ValueError("packed words are broken or cut off")
+    return 0
+
+
+cdef class WordTable:
+    """Count words: bytes -> occurrences (int64) and, on request, the documents that hold them.
+
+    Args:
+        documents: count documents too (4 bytes more a slot).
+        seed: of the hash function; random when None.  It changes no output.
+    """
+
+    cdef Table table
+    cdef readonly bint documents
+
+    def __cinit__(self, bint documents=False, seed=None):
+        cdef bytes random = os.urandom(16) if seed is None else int(seed).to_bytes(16, "little")
+        memcpy(&self.table.seed_0, PyBytes_AS_STRING(random), 8)
+        memcpy(&self.table.seed_1, PyBytes_AS_STRING(random) + 8, 8)
+        self.documents = documents
+        check(table_init(&self.table, FEWEST_SLOTS, documents))
+
+    def __dealloc__(self):
+        table_free(&self.table)
+
+    def __len__(self):
+        return self.table.used
+
+    @property
+    def nbytes(self):
+        """Bytes of memory that the table holds."""
+        return table_bytes(&self.table)
+
+    @property
+    def total(self):
+        """Sum of the counts (exact, of any size)."""
+        cdef uint64_t i, low = 0
+        cdef object high = 0
+        for i in range(self.table.slots):
+            low += <uint64_t>self.table.entries[i].count
+            if low >> 63:
+                high += low
+                low = 0
+        return high + low
+
+    def add_documents(self, const uint8_t[::1] data not None, const int64_t[::1] bounds not None, int pattern,
+                      uint64_t max_word_bytes=1 << 24, bint continues=False):
+        """Scan and count the words of documents and return (words, overlong words, their bytes).
+
+        Args:
+            data: valid UTF-8.
+            bounds: of length 2n; document d is data[bounds[2d]:bounds[2d + 1]].
+            pattern: number of a scanned pattern (see _scan.PATTERNS).
+            max_word_bytes: longer words are left out and counted as overlong.
+            continues: the first document is the rest of the last one that was added.
+        """
+        cdef Scanned scanned
+        cdef int error
+        cdef uint64_t longest = min(max_word_bytes, LONGEST_WORD)
+        cdef Py_ssize_t i, n = bounds.shape[0]
+        cdef uint64_t size = data.shape[0]
+        cdef const uint8_t *start = &data[0] if size else NULL
+        if pattern < GPT2 or pattern > NONE:
+            raise ValueError(f"there is no scanner of number {pattern}")
+        if n % 2:
+            raise ValueError(f"bounds has {n} numbers, not a start and an end for each document")
+        for i in range(0, n, 2):
+            if not 0 <= bounds[i] <= bounds[i + 1] <= <int64_t>size:
+                raise ValueError(f"document {i // 2} is [{bounds[i]}:{bounds[i + 1]}] of {size} bytes")
+        scanned.words = scanned.overlong = scanned.overlong_bytes = 0
+        if size and n:
+            with nogil:
+                error = count_documents(&self.table, start, size, &bounds[0], n // 2, <ScannedPattern>pattern,
+                                        longest,
+                                        continues, &scanned)
+            check(error)
+        return scanned.words, scanned.overlong, scanned.overlong_bytes
+
+    def add(self, bytes word not None, int64_t count, int64_t documents=0):
+        """Add occurrences of one word."""
+        cdef const uint8_t *p = <const uint8_t *>PyBytes_AS_STRING(word)
+        if not word or count < 0 or documents < 0:
+            raise ValueError(f"a word has at least one byte and counts are not negative: {word!r}, {count}, {documents}")
+        check(table_add(&self.table, p, len(word), count, documents, p + len(word)))
+
+    def add_columns(self, const uint8_t[::1] data not None, const int64_t[::1] offsets not None,
+                    const int64_t[::1] counts not None, const int64_t[::1] documents=None):
+        """Add words with their counts; word i is data[offsets[i]:offsets[i + 1]]."""
+        cdef Py_ssize_t i, n = counts.shape[0]
+        cdef uint64_t size = data.shape[0]
+        cdef const uint8_t *start = &data[0] if size else NULL
+        cdef int error = 0
+        if offsets.shape[0] != n + 1 or (documents is not None and documents.shape[0] != n):
+            raise ValueError("columns differ in length")
+        for i in range(n):
+            if not 0 <= offsets[i] < offsets[i + 1] <= <int64_t>size or counts[i] < 0:
+                raise ValueError(f"row {i}: an empty word, a negative count, or offsets beyond the data")
+            if documents is not None and documents[i] < 0:
+                raise ValueError(f"row {i}: a negative number of documents")
+        with nogil:
+            for i in range(n):
+                error = table_add(&self.table, start + offsets[i], offsets[i + 1] - offsets[i], counts[i],
+                                  documents[i] if documents is not None else 0, start + size)
+                if error:
+                    break
+        check(error)
+
+    def add_packed(self, const uint8_t[::1] packed not None):
+        """Add the words of a packed table and return its (shard, shards)."""
+        cdef uint32_t shard, shards
+        cdef uint64_t rows
+        cdef int error, flags
+        flags = read_header(packed, &shard, &shards, &rows)
+        with nogil:
+            error = add_packed(&self.table, &packed[0] + PACKED_HEADER, &packed[0] + packed.shape[0],
+                               flags & WITH_DOCUMENTS, rows)
+        check(error)
+        return shard, shards
+
+    def pack(self, uint32_t shards=1, bint ordered=False):
+        """Return the non-empty shards as [(shard, packed bytes)], rows sorted by word if `ordered`."""
+        cdef Table *t = &self.table
+        cdef uint64_t i, n = t.used
+        cdef uint64_t *sizes
+        cdef uint64_t *rows
+        cdef uint8_t **cursors
+        cdef Sorted *items
+        cdef uint32_t *shard
+        if not 1 <= shards <= 1 << 24:
+            raise ValueError(f"shards is {shards}; it must lie between 1 and {1 << 24}")
+        items = self.listed(ordered)
+        sizes = <uint64_t *>malloc(8 * shards)
+        rows = <uint64_t *>malloc(8 * shards)
+        cursors = <uint8_t **>malloc(sizeof(uint8_t *) * shards)
+        shard = <uint32_t *>malloc(4 * (n + 1))
+        try:
+            if not (items and sizes and rows and cursors and shard):
+                raise MemoryError("no memory to pack the word table")
+            with nogil:
+                for i in range(shards):
+                    sizes[i] = PACKED_HEADER
+                    rows[i] = 0
+                for i in range(n):
+                    shard[i] = shard_of(t, items[i].entry, shards)
+                    sizes[shard[i]] += packed_size(t, items[i].entry, self.documents)
+                    rows[shard[i]] += 1
+            packed = []
+            for i in range(shards):
+                if rows[i]:
+                    blob = PyBytes_FromStringAndSize(NULL, sizes[i])
+                    cursors[i] = put_header(<uint8_t *>PyBytes_AS_STRING(blob), self.documents, i, shards, rows[i])
+                    packed.append((i, blob))
+            with nogil:
+                for i in range(n):
+                    cursors[shard[i]] = pack_entry(cursors[shard[i]], t, items[i].entry, self.documents)
+            return packed
+        finally:
+            free(items)
+            free(sizes)
+            free(rows)
+            free(cursors)
+            free(shard)
+
+    cdef Sorted *listed(self, bint ordered) except? NULL:
+        """List the entries (caller frees), by the bytes of their words if `ordered`."""
+        cdef Table *t = &self.table
+        cdef uint64_t i, n = 0
+        cdef Sorted *items = <Sorted *>malloc(sizeof(Sorted) * (t.used + 1))
+        cdef Sorted *scratch = <Sorted *>malloc(sizeof(Sorted) * (t.used + 1)) if ordered else NULL
+        cdef Sorted *result = items
+        if not items or (ordered and not scratch):
+            free(items)
+            free(scratch)
+            raise MemoryError("no memory to list the word table")
+        with nogil:
+            for i in range(t.slots):
+                if t.entries[i].hi:
+                    items[n].entry = &t.entries[i]
+                    items[n].prefix = prefix_of(t, &t.entries[i])
+                    n += 1
+            if ordered:
+                result = sort_by_bytes(t, items, scratch, n)
+        if ordered:
+            free(scratch if result == items else items)
+        return result
+
+
+cdef int read_header(const uint8_t[::1] packed, uint32_t *shard, uint32_t *shards, uint64_t *rows) except -1:
+    if packed.shape[0] < PACKED_HEADER or bytes(packed[:4]) != b"bbw1":
+        raise ValueError("these are not packed words")
+    memcpy(shard, &packed[5], 4)
+    memcpy(shards, &packed[9], 4)
+    memcpy(rows, &packed[13], 8)
+    return packed[4]
+
+
+def unpack(const uint8_t[::1] packed not None):
+    """Turn a packed table into columns.
+
+    Returns:
+        (shard, shards, data, offsets, counts, documents): the bytes of the words one after the other,
+        int64 offsets (rows + 1), int64 counts, int64 documents or None; as bytes objects.
+    """
+    cdef uint32_t shard, shards
+    cdef uint64_t rows, i, total = 0
+    cdef int with_documents = read_header(packed, &shard, &shards, &rows) & WITH_DOCUMENTS
+    cdef const uint8_t *end = &packed[0] + packed.shape[0]
+    cdef const uint8_t *p = &packed[0] + PACKED_HEADER
+    cdef Row row = [NULL, 0, 0, 0]
+    if rows > <uint64_t>packed.shape[0]:
+        check(CORRUPT)
+    with nogil:
+        for i in range(rows):
+            p = get_row(p, end, with_documents, &row)
+            if p == NULL:
+                break
+            total += row.length
+    if p != end:
+        check(CORRUPT)
+    data = PyBytes_FromStringAndSize(NULL, total)
+    offsets = PyBytes_FromStringAndSize(NULL, 8 * (rows + 1))
+    counts = PyBytes_FromStringAndSize(NULL, 8 * rows)
+    documents = PyBytes_FromStringAndSize(NULL, 8 * rows) if with_documents else None
+    cdef uint8_t *data_out = <uint8_t *>PyBytes_AS_STRING(data)
+    cdef int64_t *offsets_out = <int64_t *>PyBytes_AS_STRING(offsets)
+    cdef int64_t *counts_out = <int64_t *>PyBytes_AS_STRING(counts)
+    cdef int64_t *documents_out = <int64_t *>PyBytes_AS_STRING(documents) if with_documents else NULL
+    with nogil:
+        p = &packed[0] + PACKED_HEADER
+        total = 0
+        for i in range(rows):
+            p = get_row(p, end, with_documents, &row)
+            offsets_out[i] = total
+            memcpy(data_out + total, row.bytes, row.length)
+            total += row.length
+            counts_out[i] = row.count
+            if with_documents:
+                documents_out[i] = row.documents
+        offsets_out[rows] = total
+    return shard, shards, data, offsets, counts, documents
+
+
+def first_unordered(const uint8_t[::1] data not None, const int64_t[::1] offsets not None, bytes before not None):
+    """Return the first row whose word does not come after the one before it, or -1.
+
+    Args:
+        before: the word before row 0; empty if there is none.
+    """
+    cdef Py_ssize_t i, n = offsets.shape[0] - 1
+    cdef const uint8_t *p = <const uint8_t *>PyBytes_AS_STRING(before)
+    cdef const uint8_t *q
+    cdef int64_t length = len(before), next_length
+    cdef int order
+    with nogil:
+        for i in range(n):
+            q = &data[0] + offsets[i]
+            next_length = offsets[i + 1] - offsets[i]
+            order = memcmp(p, q, length if length < next_length else next_length)
+            if order > 0 or (order == 0 and length >= next_length):
+                with gil:
+                    return i
+            p = q
+            length = next_length
+    return -1

@@ -1,0 +1,759 @@
+"""storage: what stands under a name is whole; what is read is all there was."""
+
+from __future__ import annotations
+
+import bz2
+import errno
+import gc
+import gzip
+import io
+import lzma
+import os
+import random
+import subprocess
+import sys
+import threading
+import time
+import uuid
+
+import fsspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import zstandard
+from fsspec.spec import AbstractBufferedFile
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from beam_bpe import storage
+
+
+class PlainStore(fsspec.AbstractFileSystem):
+    """A store with neither commit nor discard: what is written shows at once. Moves are copy and delete."""
+
+    protocol = "plain"
+    files: dict = {}
+    cachable = False
+
+    def _open(self, path, mode="rb", **kwargs):
+        if mode == "rb":
+            self.info(path)
+            return io.BytesIO(self.files[path])
+        return PlainFile(self.files, path)
+
+    def info(self, path, **kwargs):
+        path = self._strip_protocol(path)
+        if path in self.files:
+            return {"name": path, "size": len(self.files[path]), "type": "file"}
+        if any(name.startswith(path + "/") for name in self.files):
+            return {"name": path, "size": 0, "type": "directory"}
+        raise FileNotFoundError(path)
+
+    def ls(self, path, detail=True, **kwargs):
+        path = self._strip_protocol(path)
+        if path in self.files:
+            return [self.info(path)]
+        below = {name[len(path) + 1:].partition("/")[0] for name in self.files if name.startswith(path + "/")}
+        if not below:
+            raise FileNotFoundError(path)
+        return [self.info(f"{path}/{name}") for name in sorted(below)]
+
+    def cat_file(self, path, version_id=None, start=None, end=None, **kwargs):  # s3fs's order of parameters
+        assert version_id is None
+        return self.files[path][start:end]
+
+    def cp_file(self, path1, path2, **kwargs):
+        self.files[path2] = self.files[path1]
+
+    def _rm(self, path):
+        self.info(path)
+        del self.files[path]
+
+
+class PlainFile(io.BytesIO):
+    def __init__(self, files, path):
+        super().__init__()
+        self.files, self.path = files, path
+        files[path] = b""
+
+    def write(self, data):
+        size = super().write(data)
+        self.files[self.path] = self.getvalue()
+        return size
+
+    def close(self):  # as fsspec's MemoryFile: a late flush would still arrive
+        pass
+
+
+class UploadStore(PlainStore):
+    """A store as s3fs and gcsfs are."""
+
+    protocol = "upload"
+    cachable = True
+    uploads: list = []
+    fail, error = None, None
+
+    def _open(self, path, mode="rb", block_size=None, autocommit=True, cache_options=None, **kwargs):
+        if mode == "rb":
+            return super()._open(path, mode)
+        return UploadFile(self, path, mode, block_size=100, autocommit=autocommit)
+
+
+class UploadFile(AbstractBufferedFile):
+    """Parts are sent as they fill; commit() makes them the object."""
+
+    def _initiate_upload(self):
+        self.parts = []
+        self.fs.uploads.append(self.path)
+
+    def _upload_chunk(self, final=False):
+        if self.fs.fail == "part":
+            raise self.fs.error
+        self.parts.append(self.buffer.getvalue())
+        if final and self.autocommit:
+            self.commit()
+        return True
+
+    def commit(self):
+        if self.fs.fail == "commit":
+            raise self.fs.error
+        self.fs.files[self.path] = b"".join(self.parts)
+        self.fs.uploads.remove(self.path)
+
+    def discard(self):
+        if self.path in self.fs.uploads:
+            self.fs.uploads.remove(self.path)
+
+
+class DriverError(Exception):
+    """As a driver's own exceptions: no OSError."""
+
+
+fsspec.register_implementation("upload", UploadStore, clobber=True)
+fsspec.register_implementation("plain", PlainStore, clobber=True)
+
+
+@pytest.fixture
+def upload(monkeypatch):
+    monkeypatch.setattr(storage, "_COMMITTING", {"upload"})
+    monkeypatch.setattr(UploadStore, "files", {})
+    monkeypatch.setattr(UploadStore, "uploads", [])
+    return UploadStore
+
+
+@pytest.fixture(params=["local", "memory", "upload", "plain"])
+def root(request, tmp_path, upload, monkeypatch):
+    """A folder's url on every kind of target that `write` tells apart."""
+    monkeypatch.setattr(PlainStore, "files", {})
+    return str(tmp_path) if request.param == "local" else f"{request.param}://{uuid.uuid4().hex}"
+
+
+@pytest.fixture(params=["local", "memory"])
+def folder(request, tmp_path):
+    return str(tmp_path) if request.param == "local" else f"memory://{uuid.uuid4().hex}"
+
+
+# ---- writing: whole or absent
+
+def test_a_file_appears_only_when_the_block_ends(root):
+    url = storage.join(root, "deep", "part.bin")
+    with storage.write(url) as file:
+        assert file.write(b"x" * 3_000_000) == 3_000_000  # more than every buffer
+        file.flush()
+        assert file.tell() == 3_000_000
+        assert not storage.exists(url)
+    assert storage.read_bytes(url) == b"x" * 3_000_000
+    assert storage.list_names(storage.join(root, "deep")) == ["part.bin"]
+
+
+@pytest.mark.parametrize("size", [0, 1, 3_000_000])
+@pytest.mark.parametrize("error", [ValueError("mine"), OSError("mine"), KeyboardInterrupt(), SystemExit(3)])
+def test_an_exception_publishes_nothing_and_leaves_nothing(root, size, error):
+    url = storage.join(root, "part.bin")
+    with pytest.raises(type(error)) as caught:
+        with storage.write(url) as file:
+            file.write(b"x" * size)
+            raise error
+    assert caught.value is error
+    error.__traceback__ = file = None
+    gc.collect()  # what a file object does when it dies counts, too
+    assert not storage.exists(url)
+    assert storage.list_names(root) == []
+    assert UploadStore.uploads == []
+
+
+def test_an_existing_file_stands_untouched_until_replaced(root):
+    url = storage.join(root, "part.bin")
+    storage.write_bytes(url, b"old")
+    with pytest.raises(KeyboardInterrupt):
+        with storage.write(url) as file:
+            file.write(b"new" * 1_000_000)
+            assert storage.read_bytes(url) == b"old"
+            raise KeyboardInterrupt
+    assert storage.read_bytes(url) == b"old"
+    storage.write_bytes(url, b"")
+    assert storage.read_bytes(url) == b""
+    assert storage.list_names(root) == ["part.bin"]
+
+
+def test_two_writers_of_one_name_never_mix(root):
+    url = storage.join(root, "part.bin")
+    with storage.write(url) as first, storage.write(url) as second:
+        for _ in range(100):
+            first.write(b"1" * 50_000)
+            second.write(b"2" * 40_000)
+    assert storage.read_bytes(url) == b"1" * 5_000_000  # the inner block ended first, the last one wins
+    assert storage.list_names(root) == ["part.bin"]
+
+
+def test_many_threads_write_one_name(folder):
+    url, seen = storage.join(folder, "part.bin"), []
+    start = threading.Barrier(8)
+
+    def work(i):
+        start.wait()
+        for _ in range(5):
+            storage.write_bytes(url, bytes([i]) * 100_000)
+            seen.append(storage.read_bytes(url))
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(8)]
+    [thread.start() for thread in threads]
+    [thread.join() for thread in threads]
+    assert len(seen) == 40
+    assert all(len(data) == 100_000 and len(set(data)) == 1 for data in seen)
+
+
+def test_closing_early_is_harmless(root):
+    url = storage.join(root, "part.txt")
+    with storage.write(url) as file:
+        text = io.TextIOWrapper(file, encoding="utf-8")
+        text.write("grün")
+        text.close()
+        assert not storage.exists(url)
+    assert storage.read_bytes(url) == "grün".encode()
+
+
+def test_parquet_goes_through(root):
+    url, table = storage.join(root, "t.parquet"), pa.table({"word": [b"a", b"b"], "count": [1, 2]})
+    with storage.write(url) as file:
+        pq.write_table(table, file)
+    with storage.open_read(url) as file:
+        assert pq.read_table(file).equals(table)
+
+
+def full(*_, **__):
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+@pytest.mark.parametrize("swallow", [False, True])
+def test_a_failed_write_fails_the_file_and_names_it(root, monkeypatch, swallow):
+    """A block that swallows the error cannot publish half a file."""
+    url = storage.join(root, "part.bin")
+    storage.write_bytes(url, b"old")
+    real = storage._Sink.__init__
+
+    class FullOnce:
+        def __init__(self, inner):
+            self.inner, self.calls = inner, 0
+
+        def write(self, data):
+            self.calls += 1
+            return full() if self.calls == 2 else self.inner.write(data)
+
+    with monkeypatch.context() as patch, pytest.raises(OSError) as caught:
+        patch.setattr(storage._Sink, "__init__", lambda self, inner, url: real(self, FullOnce(inner), url))
+        with storage.write(url) as file:
+            for _ in range(5):
+                try:
+                    file.write(b"x" * 2_000_000)
+                    file.flush()
+                except OSError:
+                    if not swallow:
+                        raise
+    assert caught.value.errno == errno.ENOSPC
+    assert url in str(caught.value)
+    assert storage.read_bytes(url) == b"old"
+    assert storage.list_names(root) == ["part.bin"]
+
+
+def test_full_disk_for_real(tmp_path):
+    """RLIMIT_FSIZE makes the kernel refuse: in the block's write, or in the flush when the block ends."""
+    script = """
+import resource, signal, sys
+from beam_bpe import storage
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
+for size in (150_000, 5_000_000):
+    try:
+        with storage.write(sys.argv[1]) as file:
+            file.write(b"x" * size)
+    except OSError as exc:
+        print(exc)
+"""
+    url = str(tmp_path / "part.bin")
+    shown = subprocess.run([sys.executable, "-c", script, url], capture_output=True, text=True, timeout=60,
+                           cwd=os.path.dirname(os.path.dirname(os.path.abspath(storage.__file__))))
+    assert shown.stdout.count(url) == 2, shown
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("call", ["fsync", "replace", "makedirs"])
+def test_every_local_step_may_fail(tmp_path, monkeypatch, call):
+    url = str(tmp_path / "part.bin")
+    storage.write_bytes(url, b"old")
+    monkeypatch.setattr(os, call, full)
+    with pytest.raises(OSError, match="No space left on device.*part.bin") as caught:
+        storage.write_bytes(url, b"new")
+    assert ".tmp" not in str(caught.value)
+    monkeypatch.undo()
+    assert storage.read_bytes(url) == b"old"
+    assert os.listdir(tmp_path) == ["part.bin"]
+    assert not storage._live
+
+
+def test_read_only_folder(tmp_path, monkeypatch):
+    os.chmod(tmp_path, 0o555)
+    try:
+        if os.access(tmp_path, os.W_OK):  # root writes everywhere
+            real = open
+
+            def refuse(file, mode="r", *args, **kwargs):
+                if "x" in mode:
+                    raise PermissionError(errno.EACCES, "Permission denied", file)
+                return real(file, mode, *args, **kwargs)
+            monkeypatch.setattr("builtins.open", refuse)
+        with pytest.raises(PermissionError, match=r"'[^']*/part\.bin'$"):
+            storage.write_bytes(str(tmp_path / "part.bin"), b"x")
+    finally:
+        os.chmod(tmp_path, 0o755)
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("fail", ["part", "commit"])
+@pytest.mark.parametrize("error", [PermissionError("Access Denied"), DriverError("no credentials")])
+def test_failing_uploads_are_discarded_and_named(upload, monkeypatch, fail, error):
+    monkeypatch.setattr(upload, "fail", fail)
+    monkeypatch.setattr(upload, "error", error)
+    kind = PermissionError if isinstance(error, PermissionError) else OSError
+    with pytest.raises(kind, match="upload://b/part.bin") as caught:
+        storage.write_bytes("upload://b/part.bin", b"x" * 1000)
+    assert str(error) in str(caught.value)
+    caught.value.__traceback__ = caught.value.__context__ = caught.value.__cause__ = None
+    gc.collect()
+    assert upload.uploads == []
+    assert upload.files == {}
+
+
+def test_uploads_do_not_enter_the_stores_transaction(upload):
+    """fs.open(autocommit=False) would keep every file and its buffer there."""
+    with storage.write("upload://b/part.bin") as file:
+        file.write(b"x" * 1000)
+    assert not fsspec.filesystem("upload").transaction.files
+    assert storage.read_bytes("upload://b/part.bin") == b"x" * 1000
+
+
+def test_a_link_is_followed_and_a_device_refused(tmp_path):
+    (tmp_path / "real").mkdir()
+    os.symlink(tmp_path / "real" / "data", tmp_path / "link")
+    storage.write_bytes(str(tmp_path / "link"), b"x")
+    assert os.path.islink(tmp_path / "link") and (tmp_path / "real" / "data").read_bytes() == b"x"
+    os.mkfifo(tmp_path / "device")  # never /dev/null itself here: if the guard broke, root would replace it
+    for target in (str(tmp_path / "device"), str(tmp_path)):
+        with pytest.raises(OSError, match="not a regular file"):
+            storage.write_bytes(target, b"x")
+    assert (tmp_path / "device").is_fifo()
+
+
+def test_names_up_to_the_limit_and_odd_ones(folder):
+    for name in ("n" * 255, "ü" * 127, "a b", "a[1]*?.bin", ".hidden", "a::b"):
+        url = storage.join(folder, name)
+        if "::" in name and "://" in url:
+            continue
+        storage.write_bytes(url, name.encode())
+        assert storage.read_bytes(url) == name.encode()
+        assert storage.list_names(folder) == [name]
+        storage.remove(url)
+        storage.remove(url)
+        assert not storage.exists(url)
+
+
+def test_remove_reads_no_glob(root):
+    storage.write_bytes(storage.join(root, "a1"), b"")
+    storage.remove(storage.join(root, "a*"))
+    assert storage.list_names(root) == ["a1"]
+
+
+# ---- temporaries
+
+def test_sweep_takes_ours_and_the_old_only(tmp_path):
+    def leave(name, age):
+        (tmp_path / name).write_bytes(b"half")
+        os.utime(tmp_path / name, (time.time() - age,) * 2)
+
+    other = "0123456789abcdef"
+    mine = f".a.{storage.run_id()}-00000000.tmp"
+    leave(mine, 0)
+    leave(f".old.{other}-00000000.tmp", 90_000)
+    keep = [f".new.{other}-00000000.tmp", ".mine.tmp", "a.tmp", f"a.{other}-00000000.tmp", f".x.{other}.tmp", "part"]
+    for name in keep:
+        leave(name, 100 if name == keep[0] else 90_000)
+    (tmp_path / f".dir.{other}-00000000.tmp").mkdir()
+    os.utime(tmp_path / f".dir.{other}-00000000.tmp", (0, 0))
+    with storage.write(str(tmp_path / "live")) as file:
+        file.write(b"x")
+        assert storage.sweep(str(tmp_path)) == sorted([mine, f".old.{other}-00000000.tmp"])
+    assert (tmp_path / "live").read_bytes() == b"x"
+    assert all((tmp_path / name).exists() for name in keep)
+    assert storage.sweep(str(tmp_path), older_than=50) == [keep[0]]
+    assert storage.sweep(str(tmp_path / "absent")) == []
+
+
+def test_a_killed_writer_leaves_a_temporary_of_the_swept_shape(tmp_path):
+    script = """
+import os, sys
+from beam_bpe import storage
+with storage.write(sys.argv[1]) as file:
+    file.write(b"x" * 3_000_000)
+    os._exit(9)
+"""
+    subprocess.run([sys.executable, "-c", script, str(tmp_path / "part.bin")], timeout=60,
+                   cwd=os.path.dirname(os.path.dirname(os.path.abspath(storage.__file__))))
+    left = os.listdir(tmp_path)
+    assert len(left) == 1 and left[0].startswith(".part.bin.")
+    assert storage.sweep(str(tmp_path)) == []
+    assert storage.sweep(str(tmp_path), older_than=-1) == left
+
+
+def test_a_forked_child_is_a_run_of_its_own():
+    read, wrote = os.pipe()
+    mine = storage.run_id()
+    pid = os.fork()
+    if pid == 0:
+        os.write(wrote, storage.run_id().encode())
+        os._exit(0)
+    os.waitpid(pid, 0)
+    child = os.read(read, 100).decode()
+    os.close(read), os.close(wrote)
+    assert len(child) == len(mine) == 16 and child != mine
+
+
+# ---- reading
+
+def xz(data):
+    return lzma.compress(data, lzma.FORMAT_XZ)
+
+
+def zst(data):
+    return zstandard.ZstdCompressor(write_checksum=True).compress(data)
+
+
+def zst_bare(data):
+    """A frame without size and checksum: only its last-block flag tells its end."""
+    return zstandard.ZstdCompressor(write_content_size=False).compress(data)
+
+
+def gz(data):
+    return gzip.compress(data, mtime=0)
+
+
+CODECS = {"gz": gz, "bz2": bz2.compress, "xz": xz, "zst": zst, "bare.zst": zst_bare}
+TEXT = "".join(random.Random(1).choices("abcdefghij \nü", k=300_000)).encode()
+codecs = pytest.mark.parametrize("suffix", CODECS)
+
+
+def read(data, suffix, how=lambda file: file.read()):
+    url = f"memory://{uuid.uuid4().hex}/in.{suffix}"
+    storage.write_bytes(url, data)
+    try:
+        with storage.open_read(url) as file:
+            return how(file)
+    except OSError as exc:
+        assert url in str(exc)
+        raise
+    finally:
+        storage.remove(url)
+
+
+@codecs
+@pytest.mark.parametrize("size", [0, 1, 65_535, 65_536, 65_537, 300_000])
+def test_round_trip(folder, suffix, size):
+    url = storage.join(folder, f"in.{suffix.upper()}")
+    storage.write_bytes(url, CODECS[suffix](TEXT[:size]))
+    with storage.open_read(url) as file:
+        assert file.read() == TEXT[:size]
+    with storage.open_read(url, None) as file:
+        assert file.read() == CODECS[suffix](TEXT[:size])
+    with storage.open_read(url) as file:
+        assert b"".join(iter(lambda: file.read(7_001), b"")) == TEXT[:size]
+        assert file.read(1) == b""
+
+
+@codecs
+def test_members_are_read_to_the_last(suffix):
+    compress = CODECS[suffix]
+    assert read(compress(b"one ") + compress(b"") + compress(TEXT), suffix) == b"one " + TEXT
+    tiny = b"".join(compress(b"%d" % i) for i in range(300))
+    assert read(tiny, suffix) == b"".join(b"%d" % i for i in range(300))
+
+
+def test_padding_and_skippable_frames():
+    assert read(xz(b"a") + bytes(8) + xz(b"b") + bytes(4), "xz") == b"ab"
+    assert read(gzip.compress(b"a") + bytes(512), "gz") == b"a"
+    assert read(gzip.compress(b"a") + bytes(200_000) + gzip.compress(b"b"), "gz") == b"ab"
+    skip = b"\x50\x2a\x4d\x18\x05\x00\x00\x00hello"
+    assert read(skip + zst(b"a") + skip + zst(b"b") + skip, "zst") == b"ab"
+
+
+@codecs
+@pytest.mark.parametrize("how", [lambda file: file.read(), lambda file: list(iter(lambda: file.read(1000), b""))])
+def test_truncation_is_an_error(suffix, how):
+    data = CODECS[suffix](TEXT[:20_000])
+    n = len(data)
+    for cut in {*range(20), n // 3, n // 2, *range(n - 20, n)}:
+        with pytest.raises(storage.CorruptInputError, match="truncated"):
+            read(data[:cut], suffix, how)
+    two = CODECS[suffix](b"first") + data
+    for cut in (*range(n, n + 5), len(two) - n + 1, len(two) - n + 9, len(two) - 1):
+        if cut != len(two) - n:
+            with pytest.raises(storage.CorruptInputError, match="truncated"):
+                read(two[:cut], suffix, how)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.sampled_from(sorted(CODECS)), st.lists(st.binary(max_size=300), min_size=1, max_size=4), st.data())
+def test_no_prefix_passes_for_the_whole(suffix, blocks, draw):
+    members = [CODECS[suffix](block) for block in blocks]
+    ends = {sum(map(len, members[:i])): i for i in range(1, len(members) + 1)}
+    data = b"".join(members)
+    cut = draw.draw(st.integers(0, len(data)))
+    if cut in ends:  # nothing in these formats tells that a member is missing
+        assert read(data[:cut], suffix) == b"".join(blocks[:ends[cut]])
+    else:
+        with pytest.raises(storage.CorruptInputError):
+            read(data[:cut], suffix)
+
+
+@codecs
+def test_damage_and_garbage_are_errors(suffix):
+    data = CODECS[suffix](TEXT[:50_000])
+    for bad in (b"plain text, wrongly named", data + b"garbage!", data + data[:-300] + bytes(300), data + b"BZ"):
+        with pytest.raises(storage.CorruptInputError):
+            read(bad, suffix)
+    if suffix != "bare.zst":  # has no checksum
+        flipped = bytearray(data)
+        flipped[len(data) // 2] ^= 8
+        with pytest.raises(storage.CorruptInputError):
+            read(bytes(flipped), suffix)
+
+
+@pytest.mark.parametrize("suffix", ["gz", "bz2", "xz", "zst"])
+def test_memory_is_bounded(suffix, tmp_path):
+    """A small file that holds a lot is read in small pieces."""
+    import tracemalloc
+    url = str(tmp_path / f"zeros.{suffix}")
+    storage.write_bytes(url, CODECS[suffix](bytes(30_000_000)))
+    before = pa.total_allocated_bytes()
+    tracemalloc.start()
+    total = 0
+    with storage.open_read(url) as file:
+        while block := file.read(100_000):
+            total += len(block)
+            assert pa.total_allocated_bytes() - before < 5_000_000
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert total == 30_000_000
+    assert peak < 12_000_000  # bz2 and xz keep a window of some megabytes; the text would be 30
+
+
+@pytest.mark.parametrize("suffix", ["txt", "gz", "zst"])
+def test_a_broken_connection_is_not_blamed_on_the_data(monkeypatch, suffix):
+    class Broken(io.BytesIO):
+        def read(self, size=-1):
+            if self.tell() > 1000:
+                raise DriverError("connection reset")
+            return super().read(2000)
+
+    url = f"memory://broken/in.{suffix}"
+    storage.write_bytes(url, CODECS.get(suffix, bytes)(TEXT))
+    monkeypatch.setattr(storage.io, "BytesIO", Broken)
+    with storage.open_read(url) as file, pytest.raises(OSError, match=f"{url}.*connection reset") as caught:
+        while file.read(500):
+            pass
+    assert not isinstance(caught.value, storage.CorruptInputError)
+
+
+def test_unknown_compression_and_missing_file(folder):
+    with pytest.raises(ValueError, match="brotli.*gzip, zstd, bz2, xz"):
+        storage.open_read("x", "brotli")
+    url = storage.join(folder, "absent.gz")
+    for call in (storage.open_read, storage.read_bytes, lambda url: storage.read_range(url, 0, 1)):
+        with pytest.raises(FileNotFoundError, match=url):
+            call(url)
+
+
+def test_unreadable_file_names_its_path(tmp_path, monkeypatch):
+    path = tmp_path / "secret.txt"
+    path.write_bytes(b"x")
+    os.chmod(path, 0)
+    if os.access(path, os.R_OK):  # root
+        monkeypatch.setattr("builtins.open", lambda *_, **__: (_ for _ in ()).throw(PermissionError(13, "denied")))
+    with pytest.raises(PermissionError, match="secret.txt"):
+        storage.open_read(str(path))
+
+
+def test_ranges(root):
+    url = storage.join(root, "in.bin")
+    storage.write_bytes(url, b"0123456789")
+    for start, end in [(0, 10), (0, 3), (3, 7), (7, 100), (10, 20), (50, 60), (4, 4), (0, 2**62)]:
+        assert storage.read_range(url, start, end) == b"0123456789"[start:end]
+    for start, end in [(-1, 3), (5, 4)]:
+        with pytest.raises(ValueError, match=r"\[-?\d, \d\)"):
+            storage.read_range(url, start, end)
+
+
+def test_readers_do_not_share_a_position(root):
+    url = storage.join(root, "in.bin")
+    storage.write_bytes(url, TEXT)
+    with storage.open_read(url) as one, storage.open_read(url) as two:
+        assert (one.read(5), two.read(5), one.read(5)) == (TEXT[:5], TEXT[:5], TEXT[5:10])
+        assert one.seek(100) == 100 and one.read(3) == TEXT[100:103]
+
+
+# ---- finding
+
+def put(folder, *names):
+    for name in names:
+        storage.write_bytes(storage.join(folder, name), name.encode())
+
+
+def found(folder, inputs, suffixes=(".txt", ".jsonl")):
+    """Names relative to folder; the urls must also open."""
+    files = storage.expand(inputs, suffixes)
+    for file in files:
+        assert len(storage.read_bytes(file.url)) == file.size
+        assert file.compression == storage.compression_of(file.url)
+    assert [file.url for file in files] == sorted(file.url for file in files)
+    return [file.url.removeprefix(folder).lstrip("/") for file in files]
+
+
+def test_folders(folder):
+    put(folder, "b.txt", "a.jsonl.zst", "sub/c.TXT", "sub/d.txt.gz", "sub/.hidden.txt", "_SUCCESS.txt", "_sub/x.txt",
+        ".git/y.txt", "e.bin", "f.gz", "grün und blau.txt")
+    expected = ["a.jsonl.zst", "b.txt", "grün und blau.txt", "sub/c.TXT", "sub/d.txt.gz"]
+    assert found(folder, folder) == expected
+    assert found(folder, folder + "/") == expected
+    assert found(folder, [folder, storage.join(folder, "b.txt"), storage.join(folder, "sub")]) == expected
+    assert found(folder, folder, ".txt") == expected[1:]
+    with pytest.raises(FileNotFoundError, match=rf"{folder}.*\.parquet, \.arrow.*\.gz"):
+        storage.expand(folder, [".parquet", ".arrow"])
+
+
+def test_a_folder_may_itself_be_hidden(folder):
+    put(folder, "_data/.x/a.txt")
+    assert found(folder, storage.join(folder, "_data/.x")) == ["_data/.x/a.txt"]
+
+
+def test_globs(folder):
+    put(folder, "a1.txt", "a2.txt", "b1.bin", "sub/a3.txt", "sub/deep/a4.txt", ".a.txt", "_a.txt", "sub/.h/a.txt")
+
+    def matches(pattern):
+        return found(folder, storage.join(folder, pattern))
+
+    assert matches("*") == ["a1.txt", "a2.txt", "b1.bin"]  # any suffix: the glob says it all
+    assert matches("a?.txt") == matches("a[0-9].txt") == ["a1.txt", "a2.txt"]
+    assert matches("*/*.txt") == ["sub/a3.txt"]
+    assert matches("**/*.txt") == ["a1.txt", "a2.txt", "sub/a3.txt", "sub/deep/a4.txt"]
+    assert matches("_*.txt") == ["_a.txt"]
+    assert matches("sub/.h/*") == ["sub/.h/a.txt"]
+    for nothing in ("z*", "su*", "absent/*.txt"):
+        with pytest.raises(FileNotFoundError, match="no file matches this glob"):
+            matches(nothing)
+
+
+def test_literal_names_win_over_globs(folder):
+    put(folder, "a[1].txt", "a1.txt", "data [x]/b.txt")
+    assert found(folder, storage.join(folder, "a[1].txt")) == ["a[1].txt"]
+    assert found(folder, storage.join(folder, "a[12].txt")) == ["a1.txt"]
+    assert found(folder, storage.join(folder, "data [x]")) == ["data [x]/b.txt"]
+    if "://" not in folder:
+        assert found(folder, storage.join(folder, "data [x]", "*.txt")) == ["data [x]/b.txt"]
+
+
+def test_named_files_need_no_known_suffix(folder):
+    put(folder, "_odd.bin")
+    assert found(folder, storage.join(folder, "_odd.bin")) == ["_odd.bin"]
+    missing = storage.join(folder, "missing.txt")
+    with pytest.raises(FileNotFoundError, match=missing):
+        storage.expand([storage.join(folder, "_odd.bin"), missing], [".txt"])
+
+
+def test_no_input_is_an_error():
+    for nothing in ([], "", ["", "x"]):
+        with pytest.raises(ValueError, match="no input"):
+            storage.expand(nothing, [".txt"])
+
+
+def test_local_spellings_are_one_file(tmp_path, monkeypatch):
+    put(str(tmp_path), "a.txt")
+    monkeypatch.chdir(tmp_path)
+    inputs = ["a.txt", "./a.txt", tmp_path / "a.txt", f"file://{tmp_path}/a.txt", "*.txt", "."]
+    assert storage.expand(inputs, [".txt"]) == [(str(tmp_path / "a.txt"), 5, None)]
+    assert storage.expand(tmp_path, [".txt"]) == [(str(tmp_path / "a.txt"), 5, None)]
+
+
+def test_links_are_followed_once(tmp_path):
+    put(str(tmp_path), "blobs/1234", "set/a.txt")
+    os.symlink(tmp_path / "blobs" / "1234", tmp_path / "set" / "b.txt")
+    os.symlink(tmp_path / "set", tmp_path / "set" / "loop")
+    assert found(str(tmp_path), str(tmp_path / "set")) == ["set/a.txt", "set/b.txt"]
+    assert found(str(tmp_path), str(tmp_path / "set" / "*.txt")) == ["set/a.txt", "set/b.txt"]
+    os.symlink(tmp_path / "nowhere", tmp_path / "set" / "c.txt")
+    with pytest.raises(FileNotFoundError, match="set"):
+        storage.expand(str(tmp_path / "set"), [".txt"])
+
+
+def test_pipes_are_refused(tmp_path):
+    os.mkfifo(tmp_path / "pipe.txt")
+    with pytest.raises(OSError, match="not a regular file.*pipe.txt"):
+        storage.expand(str(tmp_path / "pipe.txt"), [".txt"])
+
+
+def test_urls_keep_their_chain(tmp_path):
+    import zipfile
+    with zipfile.ZipFile(tmp_path / "all.zip", "w") as archive:
+        archive.writestr("in/a.txt.gz", gz(b"alpha"))
+    url = f"zip://in::{tmp_path}/all.zip"
+    assert found("", url) == [f"zip://in/a.txt.gz::{tmp_path}/all.zip"]
+    with storage.open_read(f"zip://in/a.txt.gz::{tmp_path}/all.zip") as file:
+        assert file.read() == b"alpha"
+    assert storage.join("zip://in::/x/all.zip", "a.txt") == "zip://in/a.txt::/x/all.zip"
+
+
+def test_a_missing_driver_names_its_package(monkeypatch):
+    def absent(*_, **__):
+        raise ImportError("Install s3fs to access S3")
+    monkeypatch.setattr(fsspec.core, "url_to_fs", absent)
+    for call in (storage.read_bytes, storage.exists, lambda url: storage.expand(url, [".txt"]),
+                 lambda url: storage.write_bytes(url, b"")):
+        with pytest.raises(ImportError, match=r"s3://b/x.*pip install s3fs"):
+            call("s3://b/x")
+
+
+def test_join_and_list_names(root):
+    assert storage.join("/", "a", "b/") == "/a/b"
+    assert storage.join("memory://", "a") == "memory://a"
+    put(root, "x/a.txt", "x/.b", "x/sub/c.txt")
+    assert storage.list_names(storage.join(root, "absent")) == []
+    assert storage.list_names(storage.join(root, "x")) == [".b", "a.txt", "sub"]
+    with pytest.raises(NotADirectoryError, match="a.txt"):
+        storage.list_names(storage.join(root, "x", "a.txt"))
+
+
+def test_a_store_that_refuses_does_not_look_empty(upload, monkeypatch):
+    def refuse(*_, **__):
+        raise PermissionError("Forbidden")
+    monkeypatch.setattr(upload, "info", refuse)
+    monkeypatch.setattr(upload, "ls", refuse)
+    for call in (storage.exists, storage.list_names):
+        with pytest.raises(PermissionError, match="Forbidden.*upload://b/x"):
+            call("upload://b/x")

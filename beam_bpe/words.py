@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from beam_bpe import __version__, _words, artifacts, storage
+from beam_bpe import __version__, _words, artifacts, compression, storage
 from beam_bpe.artifacts import FormatError
 from beam_bpe.pretokenize import DEFAULT_PATTERN, PreTokenizer, pre_tokenizer
 from beam_bpe.special import SpecialTokens
@@ -31,6 +31,8 @@ TOTALS = (
     "overlong_bytes",
     "replaced_characters",  # U+FFFD put where bytes were not UTF-8
     "skipped_documents",  # set aside as broken
+    "null_documents",  # rows and fields that hold no text
+    "separator_bytes",  # between documents, dropped
     "special_tokens",  # occurrences at which documents were cut
     "pruned_words",  # distinct words left out as rare
     "pruned_occurrences",
@@ -86,6 +88,11 @@ def unpack_table(packed: bytes) -> tuple[int, int, pa.Table]:
 def part_name(shard: int, shards: int) -> str:
     """Return the name of a part: part-00017-of-00064.parquet."""
     return f"part-{shard:05d}-of-{shards:05d}.parquet"
+
+
+def shards_of(name: str) -> int:
+    """Return the number of shards that the name of a part tells."""
+    return int(name.rsplit("-of-", 1)[1].split(".")[0])
 
 
 def write_part(folder: str, packed: bytes, parameters: Mapping[str, Any]) -> dict[str, Any]:
@@ -228,7 +235,7 @@ class WordCounts:
             FormatError: a part is broken, is of another job, or does not hold what the manifest says.
         """
         manifest = artifacts.read_manifest(folder, KIND)
-        tables = [_read_part(storage.join(folder, part["name"]), part, manifest) for part in manifest["parts"]]
+        tables = [read_part(storage.join(folder, part["name"]), part, manifest) for part in manifest["parts"]]
         table = pa.concat_tables(tables) if tables else word_schema(False).empty_table()
         return cls(table, manifest["parameters"], manifest["totals"])
 
@@ -271,7 +278,7 @@ class WordCounts:
             row = pc.index(pc.equal(pc.binary_length(table["word"]), 0), True).as_py()
             raise FormatError(f"{name}: the word of row {row} is empty")
         native = _words.WordTable()
-        for batch in _batches(table):
+        for batch in batches_of(table):
             native.add_columns(batch.data, batch.offsets, batch.counts)
         if len(native) != table.num_rows:
             values = pc.value_counts(table["word"].combine_chunks())
@@ -300,7 +307,7 @@ class WordCounts:
 
     def batches(self) -> Iterator[WordBatch]:
         """Yield the rows as the kernels read them, without copying the words."""
-        return _batches(self.table)
+        return batches_of(self.table)
 
     def merge(self, *others: WordCounts) -> WordCounts:
         """Return the sum of tables whose words were made alike."""
@@ -360,7 +367,8 @@ def _parameters(
     }
 
 
-def _batches(table: pa.Table) -> Iterator[WordBatch]:
+def batches_of(table: pa.Table) -> Iterator[WordBatch]:
+    """Yield the rows of a table with the columns word and count as the kernels read them."""
     for batch in table.to_batches():
         if not batch.num_rows:
             continue
@@ -374,7 +382,8 @@ def _batches(table: pa.Table) -> Iterator[WordBatch]:
         yield WordBatch(data, offsets.astype(np.int64), np.asarray(batch.column("count")), documents)
 
 
-def _read_part(url: str, part: Mapping[str, Any], manifest: Mapping[str, Any]) -> pa.Table:
+def read_part(url: str, part: Mapping[str, Any], manifest: Mapping[str, Any]) -> pa.Table:
+    """Read a part, checked against its line of the manifest and the parameters there."""
     table, header = artifacts.read_parquet(url, KIND)
     if header["parameters"] != manifest["parameters"]:
         raise FormatError(f"{url} was made with other parameters than its manifest says")
@@ -384,7 +393,7 @@ def _read_part(url: str, part: Mapping[str, Any], manifest: Mapping[str, Any]) -
     if table.num_rows != part["rows"]:
         raise FormatError(f"{url} has {table.num_rows} rows, its manifest says {part['rows']}")
     before = b""
-    for batch in _batches(table):
+    for batch in batches_of(table):
         row = _words.first_unordered(batch.data, batch.offsets, before)
         if row >= 0:
             raise FormatError(f"{url}: the words are not in order at row {row} of a batch of {len(batch.counts)}")
@@ -397,7 +406,7 @@ def _read_part(url: str, part: Mapping[str, Any], manifest: Mapping[str, Any]) -
 def _read_foreign(path: str, word_column: str, count_column: str) -> pa.Table:
     import pyarrow.csv as pc_csv
 
-    name = storage.strip_compression(path).lower()
+    name = compression.strip_compression(path).lower()
     if name.endswith((".parquet", ".parq")):
         with artifacts.open_parquet(path) as file:
             table = file.read()

@@ -273,7 +273,7 @@ static inline int count_documents(WordTable *t, const u8 *data, u64 size, const 
                 if (d == documents) break;
                 at = data + bounds[2 * d];
                 end = data + bounds[2 * d + 1];
-                if (d++ || !continues) t->document++;
+                if (d++ || !continues || !t->document) t->document++;
                 continue;
             }
             size_t fresh = scan_words(pattern, &at, end, words + n, BATCH - n);

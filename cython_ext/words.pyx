@@ -73,6 +73,7 @@ cdef class WordTable:
 
     cdef Table table
     cdef readonly bint documents
+    cdef object __weakref__
 
     def __cinit__(self, bint documents=False, seed=None):
         cdef bytes random = os.urandom(16) if seed is None else int(seed).to_bytes(16, "little")
@@ -253,6 +254,13 @@ cdef int read_header(const uint8_t[::1] packed, uint32_t *shard, uint32_t *shard
     memcpy(shards, &packed[9], 4)
     memcpy(rows, &packed[13], 8)
     return packed[4]
+
+
+def has_documents(const uint8_t[::1] packed not None):
+    """Return whether a packed table counts documents."""
+    cdef uint32_t shard, shards
+    cdef uint64_t rows
+    return bool(read_header(packed, &shard, &shards, &rows) & WITH_DOCUMENTS)
 
 
 def unpack(const uint8_t[::1] packed not None):

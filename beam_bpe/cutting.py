@@ -1,0 +1,195 @@
+"""Cut large texts where nothing is torn: into byte ranges for many workers, and into pieces in memory.
+
+A cutter knows the places of a file at which it may be cut, and decides each from the bytes around it
+alone.  So every worker finds the same places: the range [start, end) of a file owns the bytes from the
+first place at or behind `start` to the first one at or behind `end`, and each byte has one owner.
+"""
+
+from __future__ import annotations
+
+from typing import BinaryIO, Iterator, Protocol
+
+from beam_bpe import _scan
+from beam_bpe.pretokenize import PreTokenizer
+from beam_bpe.special import SpecialTokens
+
+PIECE = 8 << 20  # bytes read at a time
+
+
+class Cutter(Protocol):
+    """Where a text may be cut.  Positions are offsets into `data`; 0 and len(data) are not asked for."""
+
+    behind: int  # bytes before a place that decide on it
+    ahead: int  # bytes after it that do
+
+    def first(self, data: bytes, begin: int) -> int:
+        """Return the first place at or behind `begin`, or -1; `behind` bytes stand before `begin`."""
+
+    def last(self, data: bytes) -> int:
+        """Return the last place that the data decide, or -1."""
+
+
+class WordCutter:
+    """Cut where a word provably ends whatever stands further left, and never inside a special token."""
+
+    def __init__(self, pre_tokenizer: PreTokenizer, special_tokens: SpecialTokens):
+        if pre_tokenizer.scanner is None or not pre_tokenizer.may_be_cut:
+            raise ValueError(f"under the pattern {pre_tokenizer.pattern!r} no place is known where a word ends")
+        self._scanner = pre_tokenizer.scanner
+        self._specials = special_tokens
+        self.behind = max(4, special_tokens.longest)
+        self.ahead = max(4, special_tokens.longest)
+
+    def first(self, data: bytes, begin: int) -> int:
+        while (at := _scan.first_cut(data, begin, self._scanner)) >= 0 and self._specials.spans(data, at):
+            begin = at + 1
+        return at
+
+    def last(self, data: bytes) -> int:
+        end = len(data) - self._specials.longest + 1
+        while (at := _scan.last_cut(data, end, self._scanner)) >= 0 and self._specials.spans(data, at):
+            end = at
+        return at
+
+
+class LineCutter:
+    """Cut behind every LF."""
+
+    behind, ahead = 1, 0
+
+    def first(self, data: bytes, begin: int) -> int:
+        return data.find(b"\n", max(0, begin - 1)) + 1 or -1
+
+    def last(self, data: bytes) -> int:
+        return data.rfind(b"\n") + 1 or -1
+
+
+class ParagraphCutter:
+    """Cut before the first line behind blank ones."""
+
+    behind, ahead = 4, 2
+
+    def first(self, data: bytes, begin: int) -> int:
+        at = begin - 1
+        while (at := data.find(b"\n", max(0, at))) >= 0:
+            at += 1
+            if at >= begin and self._is_place(data, at):
+                return at
+        return -1
+
+    def last(self, data: bytes) -> int:
+        at = len(data)
+        while (at := data.rfind(b"\n", 0, at)) >= 0:
+            if self._is_place(data, at + 1):
+                return at + 1
+        return -1
+
+    @staticmethod
+    def _is_place(data: bytes, at: int) -> bool:
+        before = data[max(0, at - 3) : at]
+        after = data[at : at + 2]
+        return before.endswith((b"\n\n", b"\n\r\n")) and after[:1] != b"\n" and after != b"\r\n" and len(after) == 2
+
+
+class SeparatorCutter:
+    """Cut behind every separator.
+
+    Raises:
+        ValueError: the separator can overlap itself, so that where it stands depends on what is left
+            of it.
+    """
+
+    ahead = 0
+
+    def __init__(self, separator: bytes):
+        if not cuttable(separator):
+            raise ValueError(f"the separator {separator!r} can overlap itself")
+        self._separator = separator
+        self.behind = len(separator)
+
+    def first(self, data: bytes, begin: int) -> int:
+        at = data.find(self._separator, max(0, begin - len(self._separator)))
+        return -1 if at < 0 else at + len(self._separator)
+
+    def last(self, data: bytes) -> int:
+        at = data.rfind(self._separator)
+        return -1 if at < 0 else at + len(self._separator)
+
+
+def cuttable(separator: bytes) -> bool:
+    """Whether a separator cannot overlap itself (no proper prefix of it is also its suffix)."""
+    return not any(separator.endswith(separator[:n]) for n in range(1, len(separator)))
+
+
+class NoCutter:
+    """Cut nowhere."""
+
+    behind, ahead = 0, 0
+
+    def first(self, data: bytes, begin: int) -> int:
+        return -1
+
+    def last(self, data: bytes) -> int:
+        return -1
+
+
+class UncutError(ValueError):
+    """More bytes than allowed had to be held because no place to cut them was found."""
+
+
+def read_pieces(
+    file: BinaryIO, start: int, end: int | None, cutter: Cutter, *, piece: int = PIECE, most: int | None = None
+) -> Iterator[tuple[int, bytes]]:
+    """Yield (offset, bytes) of the pieces that the range [start, end) of a file owns, in order.
+
+    Args:
+        file: seekable if start > 0.
+        end: None for the end of the file, whose size then need not be known.
+        piece: bytes to read at a time; what has no place to cut is read on, in growing steps.
+        most: bytes that a piece may have at the most (UncutError); None for no limit.
+    """
+    base = max(0, start - cutter.behind)  # offset of data[0] in the file
+    if base:
+        file.seek(base)
+    data = b""
+    at = 0 if start == 0 else -1  # where what is owned begins in data; -1: not found yet
+    seen = start - base  # no place before it is left to be found
+    step = piece
+    while True:
+        left = None if end is None else end - base - len(data) + cutter.ahead + 4096
+        want = step if left is None or not 0 < left <= 2 * step else left
+        fresh = file.read(want)
+        whole = len(fresh) < want
+        data = data + fresh if data else fresh
+        decided = len(data) if whole else len(data) - cutter.ahead - 4  # places up to here can be decided
+        if most is not None and len(data) > most:
+            raise UncutError(f"more than {most:,} bytes without a place to cut them")
+        if at < 0:
+            found = cutter.first(data, seen)
+            if not 0 <= found <= decided:
+                seen = max(seen, decided)
+                if whole or (end is not None and base + seen >= end):
+                    return  # the range before reads up to its own end or further
+                step *= 2
+                continue
+            if end is not None and base + found >= end:
+                return
+            at = seen = found
+        if end is not None and base + len(data) > end:
+            found = cutter.first(data, max(end - base, seen))
+            if 0 <= found <= decided:
+                yield base + at, data[at:found]
+                return
+            seen = max(seen, decided, end - base)
+        if whole:
+            if len(data) > at:
+                yield base + at, data[at:]
+            return
+        cut = cutter.last(data[:decided]) if end is None or base + len(data) <= end else -1
+        if cut > at:
+            yield base + at, data[at:cut]
+            drop = max(0, cut - cutter.behind)
+            data = data[drop:]
+            base, at, seen, step = base + drop, cut - drop, max(cut, seen) - drop, piece
+        else:
+            step *= 2

@@ -1,0 +1,255 @@
+"""Count words: a native table per bundle, hash shards of packed bytes, one native merge per shard."""
+
+import json
+import threading
+import weakref
+from typing import Any, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple, Union
+
+import apache_beam as beam
+from apache_beam.metrics import Metrics
+from apache_beam.utils.windowed_value import WindowedValue
+
+from beam_bpe import _words, progress
+from beam_bpe.documents import DocumentBatch
+from beam_bpe.framing import TOTALS_SHARD, frame, unframe
+from beam_bpe.pretokenize import pre_tokenizer
+from beam_bpe.reading import documents_of
+from beam_bpe.special import SpecialTokens
+from beam_bpe.words import add_totals
+
+DEFAULT_SHARDS = 16
+DEFAULT_MEMORY = 512 << 20
+#: Runners that break Beam's model: what a DoFn emits in finish_bundle never arrives there.
+_LOSSY_RUNNERS = ("DaskRunner", "PySparkRunner")
+
+
+class CountWords(beam.PTransform):
+    """Count the words (pre-tokens) of documents.
+
+    The input holds `DocumentBatch`es as ReadDocuments makes them, or documents of type str or bytes.
+    The output holds (shard, packed words) pairs, one for each shard that has words, for WriteWords,
+    MergeWords or WordRows; and one more, of shard -1, with the totals of what was counted.
+
+    Args:
+        pattern: the pre-tokenization pattern: a name such as "o200k", "cl100k" or "gpt2", or a regex.
+        split_with: instead, a function "module:function" from a document to its words.
+        gaps: with a regex, "keep" makes words of the text between matches, "drop" loses it.
+        special_tokens: texts that cut a document and are not counted.
+        errors: documents (str, bytes) that are not UTF-8: "replace", "strict" or "skip".
+        max_word_bytes: longer words are left out and counted as overlong.
+        shards: into how many parts the table is cut; all the words of one must fit into memory.
+        documents: count also in how many documents each word occurs.
+        memory: bytes that the tables of one process may take before they are sent on.
+        time_limit: seconds that a regex may take for one document.
+    """
+
+    def __init__(
+        self,
+        pattern: str = "o200k",
+        split_with: Optional[str] = None,
+        gaps: str = "keep",
+        special_tokens: Sequence[str] = (),
+        errors: str = "replace",
+        max_word_bytes: int = 1 << 24,
+        shards: int = DEFAULT_SHARDS,
+        documents: bool = False,
+        memory: int = DEFAULT_MEMORY,
+        time_limit: float = 60.0,
+    ):
+        super().__init__()
+        if shards < 1:
+            raise ValueError(f"shards is {shards}; it must be at least 1")
+        if max_word_bytes < 1:
+            raise ValueError(f"max_word_bytes is {max_word_bytes}; it must be at least 1")
+        if errors not in ("replace", "strict", "skip"):
+            raise ValueError(f"errors={errors!r}: choose one of replace, strict, skip")
+        self._pre_tokenizer = pre_tokenizer(pattern, split_with=split_with, gaps=gaps, time_limit=time_limit)
+        self._specials = SpecialTokens(special_tokens)
+        self._errors = errors
+        self._max_word_bytes = max_word_bytes
+        self._shards = shards
+        self._documents = documents
+        self._memory = memory
+
+    def display_data(self):
+        return {"pattern": self._pre_tokenizer.pattern, "shards": self._shards, "documents": self._documents}
+
+    def expand(self, documents: beam.PCollection[Any]) -> beam.PCollection[Tuple[int, bytes]]:
+        runner = type(documents.pipeline.runner).__name__
+        if runner in _LOSSY_RUNNERS:
+            raise ValueError(
+                f"{runner} loses what is emitted at the end of a bundle (finish_bundle), so counts would be wrong "
+                "without a word: use another runner"
+            )
+        return (
+            documents
+            | "Count" >> beam.ParDo(_CountFn(self)).with_output_types(Tuple[int, bytes])
+            | "Merge" >> MergeWords()
+        )
+
+
+class MergeWords(beam.PTransform):
+    """Sum packed words shard by shard, for example of several tables that were flattened together.
+
+    All of them must have been made with the same parameters and the same number of shards.
+    """
+
+    def expand(self, packed: beam.PCollection[Tuple[int, bytes]]) -> beam.PCollection[Tuple[int, bytes]]:
+        return (
+            packed
+            | "ByShard" >> beam.GroupByKey()
+            | "Sum" >> beam.ParDo(_MergeFn()).with_output_types(Tuple[int, bytes])
+        )
+
+
+class _Budget:
+    """The memory that the tables of this process share; each may take an equal part."""
+
+    _lock = threading.Lock()
+    _tables: "weakref.WeakSet[_words.WordTable]" = weakref.WeakSet()
+
+    @classmethod
+    def enter(cls, table: _words.WordTable) -> None:
+        with cls._lock:
+            cls._tables.add(table)
+
+    @classmethod
+    def share(cls, memory: int) -> int:
+        with cls._lock:
+            return memory // max(1, len(cls._tables))
+
+
+class _Bundle:
+    """What one bundle has counted in one window."""
+
+    def __init__(self, documents: bool):
+        self.table = _words.WordTable(documents=documents)
+        self.totals: Dict[str, int] = {}
+        self.waiting: List[Union[str, bytes]] = []
+        self.waiting_bytes = 0
+        _Budget.enter(self.table)
+
+
+class _CountFn(beam.DoFn):
+    """Count into a native table per window; emit it at the end of the bundle, or before it grows too large.
+
+    This is a combiner of our own: a CombineFn cannot emit early, and a lifted one is held whole, counted
+    in keys and not in bytes.
+    """
+
+    _BATCH = 1 << 20  # bytes of single documents that are counted together
+
+    def __init__(self, params: CountWords):
+        self._pre_tokenizer = params._pre_tokenizer
+        self._specials = params._specials
+        self._errors = params._errors
+        self._max_word_bytes = params._max_word_bytes
+        self._shards = params._shards
+        self._documents = params._documents
+        self._memory = params._memory
+        self._parameters = {
+            "pre_tokenizer": self._pre_tokenizer.spec(),
+            "special_tokens": list(self._specials.tokens),
+            "max_word_bytes": self._max_word_bytes,
+        }
+        self._bundles: Dict[Any, _Bundle] = {}
+        self._words = Metrics.counter("beam_bpe", "words")
+        self._overlong = Metrics.counter("beam_bpe", "overlong_words")
+        self._flushes = Metrics.counter("beam_bpe", "tables")
+
+    def start_bundle(self) -> None:
+        self._bundles = {}  # instances are used again, also after a bundle that failed
+
+    def teardown(self) -> None:
+        self._bundles = {}
+
+    def process(
+        self, element: Union[str, bytes, DocumentBatch], window: Any = beam.DoFn.WindowParam
+    ) -> Iterator[Tuple[int, bytes]]:
+        # A table is sent on between two documents where documents are counted, else after any piece of one.
+        if self._documents and not (isinstance(element, DocumentBatch) and element.continues):
+            yield from self._flush_if_large(window)
+        bundle = self._bundles.get(window)
+        if bundle is None:
+            bundle = self._bundles[window] = _Bundle(self._documents)
+        if isinstance(element, DocumentBatch):
+            self._count(bundle, element)
+        elif isinstance(element, (str, bytes)):
+            bundle.waiting.append(element)
+            bundle.waiting_bytes += len(element)
+            if bundle.waiting_bytes >= self._BATCH:
+                self._count_waiting(bundle)
+        else:
+            raise TypeError(f"CountWords takes str, bytes or DocumentBatch, not {type(element).__name__}: {element!r:.80}")
+        if not self._documents:
+            yield from self._flush_if_large(window)
+
+    def _flush_if_large(self, window: Any) -> Iterator[Tuple[int, bytes]]:
+        bundle = self._bundles.get(window)
+        if bundle is not None and bundle.table.nbytes > _Budget.share(self._memory):
+            yield from self._flush(self._bundles.pop(window))
+
+    def finish_bundle(self) -> Iterator[WindowedValue]:
+        bundles, self._bundles = self._bundles, {}
+        for window, bundle in bundles.items():
+            for pair in self._flush(bundle):
+                yield WindowedValue(pair, window.max_timestamp(), [window])
+
+    def _count_waiting(self, bundle: _Bundle) -> None:
+        documents, bundle.waiting, bundle.waiting_bytes = bundle.waiting, [], 0
+        if documents:
+            self._count(bundle, documents_of(documents, self._errors))
+
+    def _count(self, bundle: _Bundle, batch: DocumentBatch) -> None:
+        bounds, cuts = self._specials.cut(batch.data, batch.bounds)
+        scanned = self._pre_tokenizer.count(
+            bundle.table, batch.data, bounds, max_word_bytes=self._max_word_bytes, continues=batch.continues
+        )
+        found = {
+            "words": scanned.words,
+            "overlong_words": scanned.overlong_words,
+            "overlong_bytes": scanned.overlong_bytes,
+            "special_tokens": cuts,
+        }
+        bundle.totals = add_totals(bundle.totals, batch.totals, found)
+        self._words.inc(scanned.words)
+        if scanned.overlong_words:
+            self._overlong.inc(scanned.overlong_words)
+        progress.add(words=scanned.words)
+
+    def _flush(self, bundle: _Bundle) -> Iterator[Tuple[int, bytes]]:
+        self._count_waiting(bundle)
+        self._flushes.inc()
+        for shard, packed in bundle.table.pack(self._shards):
+            yield shard, frame(self._parameters, packed)
+        yield TOTALS_SHARD, frame(self._parameters, json.dumps(bundle.totals).encode())
+
+
+class _MergeFn(beam.DoFn):
+    """Sum the packed words of a shard, or the totals."""
+
+    def process(self, element: Tuple[int, Iterable[bytes]]) -> Iterator[Tuple[int, bytes]]:
+        shard, values = element
+        parameters = None
+        totals: Dict[str, int] = {}
+        table: Optional[_words.WordTable] = None
+        shards = None
+        for value in values:
+            own, packed = unframe(value)
+            if parameters is not None and own != parameters:
+                raise ValueError(f"word tables made with different parameters cannot be summed: {own} and {parameters}")
+            parameters = own
+            if shard == TOTALS_SHARD:
+                totals = add_totals(totals, json.loads(bytes(packed)))
+                continue
+            if table is None:
+                table = _words.WordTable(documents=_words.has_documents(packed))
+            _, of = table.add_packed(packed)
+            if shards is not None and of != shards:
+                raise ValueError(f"word tables cut into {of} and into {shards} shards cannot be summed")
+            shards = of
+        if shard == TOTALS_SHARD:
+            yield shard, frame(parameters, json.dumps(totals).encode())
+        elif table is not None:
+            for _, packed in table.pack(shards, ordered=True):
+                yield shard, frame(parameters, packed)

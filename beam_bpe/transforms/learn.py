@@ -1,0 +1,83 @@
+"""From files to a vocabulary in one transform."""
+
+from typing import Optional, Sequence, Union
+
+import apache_beam as beam
+
+from beam_bpe import storage
+from beam_bpe.transforms.count import DEFAULT_SHARDS, CountWords
+from beam_bpe.transforms.read import ReadDocuments
+from beam_bpe.transforms.train import TrainVocabulary
+from beam_bpe.transforms.words import WriteWords
+
+
+class LearnVocabulary(beam.PTransform):
+    """Read documents, count their words and learn a vocabulary from the counts.
+
+    Writes the folder `words`, `merges.parquet` and `vocabulary.parquet` into the output folder; the
+    output holds its path. It is ReadDocuments, CountWords, WriteWords and TrainVocabulary in a row, for
+    more of whose parameters use those.
+
+    Args:
+        inputs: a path, glob, folder or URL, or a list of them.
+        output: the folder to write into.
+        vocab_size: tokens, the 256 bytes and the special tokens included.
+        pattern: the pre-tokenization pattern: a name such as "o200k", or a regex.
+        special_tokens: they cut documents and get the last ids.
+        documents: what a document of a text file is: "file", "line" or "paragraph".
+        field: the field of a JSON object that holds the text.
+        column: the column of a Parquet or Arrow table that holds the text.
+        errors: what happens to bytes that are not UTF-8: "replace", "strict" or "skip".
+        min_pair_count: pairs that occur less often are not merged.
+        max_token_length: in bytes, inclusive; none for no limit.
+        tie_break: "huggingface", "bytes" or "lexicographic".
+        shards: into how many parts the table of words is cut.
+        overwrite: replace what stands in the output folder.
+    """
+
+    def __init__(
+        self,
+        inputs: Union[str, Sequence[str]],
+        output: str,
+        vocab_size: int,
+        pattern: str = "o200k",
+        special_tokens: Sequence[str] = (),
+        documents: str = "file",
+        field: str = "text",
+        column: str = "text",
+        errors: str = "replace",
+        min_pair_count: int = 2,
+        max_token_length: Optional[int] = None,
+        tie_break: str = "huggingface",
+        shards: int = DEFAULT_SHARDS,
+        overwrite: bool = False,
+    ):
+        super().__init__()
+        self._steps = (
+            ReadDocuments(
+                inputs,
+                documents=documents,
+                field=field,
+                column=column,
+                errors=errors,
+                pattern=pattern,
+                special_tokens=special_tokens,
+            ),
+            CountWords(pattern=pattern, special_tokens=special_tokens, shards=shards),
+            WriteWords(storage.join(output, "words"), overwrite=overwrite),
+            TrainVocabulary(
+                output,
+                vocab_size,
+                special_tokens=special_tokens,
+                min_pair_count=min_pair_count,
+                max_token_length=max_token_length,
+                tie_break=tie_break,
+                overwrite=overwrite,
+            ),
+        )
+
+    def expand(self, pbegin: beam.pvalue.PBegin) -> beam.PCollection[str]:
+        result = pbegin
+        for step in self._steps:
+            result = result | step
+        return result

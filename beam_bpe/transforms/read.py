@@ -1,0 +1,137 @@
+"""Read documents in ranges: sources are listed by the submitter and read by the workers."""
+
+import json
+import zlib
+from typing import Iterator, Optional, Sequence, Union
+
+import apache_beam as beam
+from apache_beam.metrics import Metrics
+
+from beam_bpe import progress
+from beam_bpe.documents import (
+    DocumentBatch,
+    Reading,
+    SourceRange,
+    find_files,
+    range_bytes_for,
+    ranges,
+)
+from beam_bpe.listing import SourceFile
+from beam_bpe.pretokenize import pre_tokenizer
+from beam_bpe.reading import read_range
+
+_FILES_PER_ELEMENT = 1000
+
+
+class ReadDocuments(beam.PTransform):
+    """Read documents from text, JSON lines, Parquet and Arrow files into batches.
+
+    The elements are `documents.DocumentBatch`es of up to 8 MiB, for `CountWords`. Large files are read
+    in ranges by many workers. A text file that is one document is cut in ranges only if the pattern
+    that its words will be cut by is given, and only where a word of that pattern provably ends.
+
+    Args:
+        inputs: a path, glob, folder or URL, or a list of them.
+        documents: what a document of a text file is: "file", "line", "paragraph" or "separator".
+        separator: the text between documents, with documents="separator".
+        field: the field of a JSON object that holds the text.
+        column: the column of a Parquet or Arrow table that holds the text.
+        format: "text", "jsonl", "parquet" or "arrow"; "auto" goes by the name of each file.
+        errors: what happens to bytes that are not UTF-8: "replace", "strict" or "skip".
+        pattern: the pre-tokenization pattern (name or regex) of the CountWords that follows.
+        split_with: its function "module:function", if that is what cuts documents into words.
+        special_tokens: those of the CountWords that follows.
+        dead_letters: a folder for what errors="skip" sets aside.
+        whole: never cut a document, which CountWords(documents=True) needs.
+        range_bytes: the size of a range; by default 8 MiB, 64 MiB for large inputs, less for small ones.
+        workers: how many workers share the input, for the default of range_bytes.
+    """
+
+    def __init__(
+        self,
+        inputs: Union[str, Sequence[str]],
+        documents: str = "file",
+        separator: Optional[str] = None,
+        field: str = "text",
+        column: str = "text",
+        format: str = "auto",
+        errors: str = "replace",
+        pattern: Optional[str] = None,
+        split_with: Optional[str] = None,
+        special_tokens: Sequence[str] = (),
+        dead_letters: Optional[str] = None,
+        whole: bool = False,
+        range_bytes: Optional[int] = None,
+        workers: int = 1,
+    ):
+        super().__init__()
+        if range_bytes is not None and range_bytes < 1:
+            raise ValueError(f"range_bytes is {range_bytes}; it must be at least 1")
+        chosen = pre_tokenizer(pattern or "o200k", split_with=split_with) if pattern or split_with else None
+        self._inputs = inputs
+        self._reading = Reading(
+            documents=documents,
+            separator=separator,
+            field=field,
+            column=column,
+            format=format,
+            errors=errors,
+            pre_tokenizer=chosen,
+            special_tokens=tuple(special_tokens),
+            dead_letters=dead_letters,
+            whole=whole,
+        )
+        self._range_bytes = range_bytes
+        self._workers = workers
+
+    def display_data(self):
+        return {"inputs": str(self._inputs), "documents": self._reading.documents, "errors": self._reading.errors}
+
+    def expand(self, pbegin: beam.pvalue.PBegin) -> beam.PCollection[DocumentBatch]:
+        files = find_files(self._inputs, self._reading)
+        size = self._range_bytes or range_bytes_for(sum(file.size for file in files), self._workers)
+        packed = [_pack(files[i : i + _FILES_PER_ELEMENT]) for i in range(0, len(files), _FILES_PER_ELEMENT)]
+        return (
+            pbegin
+            | "Sources" >> beam.Create(packed, reshuffle=False)
+            | "Ranges" >> beam.ParDo(_RangesFn(self._reading, size))
+            | "Spread" >> beam.Reshuffle()
+            | "Read" >> beam.ParDo(_ReadFn(self._reading))
+        )
+
+
+def _pack(files: Sequence[SourceFile]) -> bytes:
+    """Return a list of files in few bytes: all of the listing stands in the graph of the pipeline."""
+    return zlib.compress(json.dumps([list(file) for file in files]).encode(), 9)
+
+
+class _RangesFn(beam.DoFn):
+    """Unpack files and yield their ranges."""
+
+    def __init__(self, reading: Reading, range_bytes: int):
+        self._reading = reading
+        self._range_bytes = range_bytes
+
+    def process(self, packed: bytes) -> Iterator[SourceRange]:
+        files = [SourceFile(*fields) for fields in json.loads(zlib.decompress(packed))]
+        yield from ranges(files, self._reading, self._range_bytes)
+
+
+class _ReadFn(beam.DoFn):
+    """Read a range."""
+
+    def __init__(self, reading: Reading):
+        self._reading = reading
+        self._counters = {
+            name: Metrics.counter("beam_bpe", name)
+            for name in ("documents", "bytes", "replaced_characters", "skipped_documents")
+        }
+
+    def process(self, source: SourceRange) -> Iterator[DocumentBatch]:
+        for batch in read_range(SourceRange(*source), self._reading):
+            for name, counter in self._counters.items():
+                if batch.totals.get(name):
+                    counter.inc(batch.totals[name])
+            yield batch
+            progress.add(bytes=batch.totals.get("bytes", 0), documents=batch.totals.get("documents", 0))
+        progress.add(ranges=1)

@@ -11,12 +11,23 @@ from collections import Counter
 
 _lock = threading.Lock()
 _done: Counter[str] = Counter()
+_stop = threading.Event()
+
+
+class Cancelled(Exception):
+    """The run was cancelled; a worker stops before its next piece of work."""
 
 
 def add(**amounts: int) -> None:
-    """Add to what has been done (names are free: bytes, words, ranges, …)."""
+    """Add to what has been done (names are free: bytes, words, ranges, …).
+
+    Raises:
+        Cancelled: the run was cancelled.
+    """
     with _lock:
         _done.update(amounts)
+    if _stop.is_set():
+        raise Cancelled("the run was cancelled")
 
 
 def done() -> dict[str, int]:
@@ -26,6 +37,12 @@ def done() -> dict[str, int]:
 
 
 def reset() -> None:
-    """Begin anew."""
+    """Begin a new run."""
     with _lock:
         _done.clear()
+    _stop.clear()
+
+
+def cancel() -> None:
+    """Tell the workers of this process to stop."""
+    _stop.set()

@@ -301,6 +301,12 @@ class WordCounts:
         """The pre-tokenizer whose words these are ("none" for counts of unknown origin)."""
         return PreTokenizer.from_spec(self.parameters["pre_tokenizer"])
 
+    def most_common(self, n: int) -> list[tuple[bytes, int]]:
+        """Return the n most frequent words with their counts; equal counts by the bytes of the words."""
+        order = [("count", "descending"), ("word", "ascending")]
+        top = self.table.take(pc.select_k_unstable(self.table, k=min(n, len(self)), sort_keys=order))
+        return list(zip(top["word"].to_pylist(), top["count"].to_pylist()))
+
     def to_dict(self) -> dict[bytes, int]:
         """Return {word: count}; for small tables."""
         return dict(zip(self.table["word"].to_pylist(), self.table["count"].to_pylist()))
@@ -401,6 +407,11 @@ def read_part(url: str, part: Mapping[str, Any], manifest: Mapping[str, Any]) ->
             raise FormatError(f"{url} holds a negative count")
         before = batch.data[batch.offsets[-2] : batch.offsets[-1]].tobytes()
     return table
+
+
+def is_foreign(path: str) -> bool:
+    """Whether a path names a table that was made elsewhere, by its suffix."""
+    return compression.strip_compression(path).lower().endswith((".parquet", ".parq", ".csv", ".tsv"))
 
 
 def _read_foreign(path: str, word_column: str, count_column: str) -> pa.Table:

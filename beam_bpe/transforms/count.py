@@ -23,6 +23,14 @@ DEFAULT_MEMORY = 512 << 20
 _LOSSY_RUNNERS = ("DaskRunner", "PySparkRunner")
 
 
+def shards_for(text_bytes: int) -> int:
+    """Return how many shards the words of a corpus of that many bytes should have.
+
+    About a sixth of the bytes are shuffled; all the values of a shard together stay below 128 MiB.
+    """
+    return max(4, -(-text_bytes // 6 // (128 << 20)))
+
+
 class CountWords(beam.PTransform):
     """Count the words (pre-tokens) of documents.
 

@@ -2,7 +2,8 @@
 
 import json
 import zlib
-from typing import Iterator, Optional, Sequence, Union
+from functools import cached_property
+from typing import Iterator, List, Optional, Sequence, Union
 
 import apache_beam as beam
 from apache_beam.metrics import Metrics
@@ -82,14 +83,28 @@ class ReadDocuments(beam.PTransform):
             whole=whole,
         )
         self._range_bytes = range_bytes
-        self._workers = workers
+        self.workers = workers
+
+    @cached_property
+    def files(self) -> List[SourceFile]:
+        """The files to read, largest first, as they were listed when this was first asked for."""
+        return find_files(self._inputs, self._reading)
+
+    @property
+    def total_bytes(self) -> int:
+        """Bytes of the files as they are stored."""
+        return sum(file.size for file in self.files)
+
+    def format_of(self, file: SourceFile) -> str:
+        """Return the format that a file is read in."""
+        return self._reading.format_of(file.url)
 
     def display_data(self):
         return {"inputs": str(self._inputs), "documents": self._reading.documents, "errors": self._reading.errors}
 
     def expand(self, pbegin: beam.pvalue.PBegin) -> beam.PCollection[DocumentBatch]:
-        files = find_files(self._inputs, self._reading)
-        size = self._range_bytes or range_bytes_for(sum(file.size for file in files), self._workers)
+        files = self.files
+        size = self._range_bytes or range_bytes_for(self.total_bytes, self.workers)
         packed = [_pack(files[i : i + _FILES_PER_ELEMENT]) for i in range(0, len(files), _FILES_PER_ELEMENT)]
         return (
             pbegin

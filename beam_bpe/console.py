@@ -1,0 +1,112 @@
+"""What a person sees on the command line: the progress line, tokens, sizes, errors in one line."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import time
+from typing import Any, TextIO
+
+MODES = ("auto", "bar", "json", "none")
+_LAST_ERROR = re.compile(r"^(?:[\w.]+\.)?(\w*(?:Error|Timeout|Interrupt|Exception|Failed))(?:: (.*))?$", re.M)
+_WHILE_RUNNING = re.compile(r" \[while running '[^']*'\]\s*$")
+
+
+class ProgressLine:
+    """Show how far a phase has come: a line that is rewritten, JSON lines, or nothing.
+
+    Args:
+        mode: "bar", "json", "none", or "auto" (a bar on a terminal, else nothing).
+        stream: where to; standard error by default.
+    """
+
+    def __init__(self, mode: str = "auto", stream: TextIO | None = None):
+        self._stream = stream or sys.stderr
+        if mode == "auto":
+            mode = "bar" if self._stream.isatty() else "none"
+        self._mode = mode
+        self._phase: str | None = None
+        self._started = self._shown = 0.0
+        self._done = -1
+        self._width = 0
+
+    def show(self, phase: str, done: int, total: int | None, unit: str, **more: Any) -> None:
+        """Show that `done` of `total` are done; at most five times a second (JSON: once)."""
+        now = time.monotonic()
+        fresh = phase != self._phase
+        if fresh:
+            self.end()
+            self._phase, self._started = phase, now
+        interval = 1.0 if self._mode == "json" else 0.2
+        finished = done == total and done != self._done
+        if self._mode == "none" or not (fresh or finished or now - self._shown >= interval):
+            return
+        self._shown, self._done = now, done
+        seconds = now - self._started
+        left = seconds * (total - done) / done if total and 0 < done <= total else None
+        if self._mode == "json":
+            event = {"phase": phase, "done": done, "total": total, "unit": unit, "seconds": round(seconds, 1)}
+            event["seconds_left"] = None if left is None else round(left, 1)
+            self._stream.write(json.dumps({**event, **more}) + "\n")
+            self._stream.flush()
+            return
+        parts = [f"{phase:<8}"]
+        if total:
+            parts.append(f"{min(1.0, done / total):4.0%}  {amount(done, unit)} of {amount(total, unit)}")
+        elif done:
+            parts.append(amount(done, unit))
+        parts += [f"{value:,} {name.replace('_', ' ')}" for name, value in more.items() if isinstance(value, int)]
+        parts += [str(value) for value in more.values() if isinstance(value, str)]
+        parts.append(f"{seconds:.0f} s" + (f", {left:.0f} s left" if left is not None and seconds > 1 else ""))
+        line = "  ".join(parts)
+        self._stream.write("\r" + line.ljust(self._width))
+        self._stream.flush()
+        self._width = len(line)
+
+    def end(self) -> None:
+        """Leave the line of the last phase standing."""
+        if self._mode == "bar" and self._phase is not None and self._width:
+            self._stream.write("\n")
+            self._stream.flush()
+        self._phase, self._width = None, 0
+
+
+def amount(number: int, unit: str) -> str:
+    """Return a number with its unit, bytes in MB.
+
+    >>> amount(201823211, "bytes"), amount(31744, "merges")
+    ('201.8 MB', '31,744 merges')
+    """
+    return f"{number / 1e6:,.1f} MB" if unit == "bytes" else f"{number:,} {unit}"
+
+
+def readable(token: bytes) -> str:
+    """Return a token as text in quotes, bytes that are no text as escapes.
+
+    >>> readable(b" caf\\xc3\\xa9"), readable(b"\\xe2\\x96")
+    ("' café'", "'\\\\xe2\\\\x96'")
+    """
+    text = token.decode("utf-8", "backslashreplace")
+    shown = "".join(c if c.isprintable() or c == "\\" else repr(c)[1:-1] for c in text)
+    return f"'{shown}'"
+
+
+def shortened(text: str, width: int = 60) -> str:
+    """Return a text cut to a width, saying how long it is."""
+    return text if len(text) <= width else f"{text[:width]}… ({len(text):,} characters)"
+
+
+def one_line(error: BaseException) -> str:
+    """Return what an error says in one line, also one that a runner passed on as the text of a traceback."""
+    text = str(error) or type(error).__name__
+    if "Traceback (most recent call last)" in text:
+        found = [match for match in _LAST_ERROR.finditer(text) if match.group(2)]
+        if found:
+            text = found[-1].group(2)
+    text = _WHILE_RUNNING.sub("", text.strip())
+    while _WHILE_RUNNING.search(text):
+        text = _WHILE_RUNNING.sub("", text)
+    if isinstance(error, KeyError):
+        text = f"KeyError: {text}"
+    return " ".join(text.split("\n"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import difflib
 import logging
 
@@ -243,7 +244,7 @@ def _count_into(args: argparse.Namespace, folder: str, vocabulary: str | None = 
                 vocabulary, overwrite=args.overwrite, min_count=args.min_count, **_learning(args)
             )
 
-    line = console.ProgressLine(args.progress)
+    line = console.ProgressLine(args.progress, sys.stderr)
     plain = not any(file.compression or read.format_of(file) == "parquet" for file in read.files)
     listed = read.total_bytes if plain else None  # what is stored is not what will be read
 
@@ -256,8 +257,10 @@ def _count_into(args: argparse.Namespace, folder: str, vocabulary: str | None = 
         else:
             line.show("running", 0, None, "bytes", state=state.lower())
 
+    quiet = contextlib.nullcontext() if args.debug else contextlib.redirect_stderr(console.WithoutTracebacks(sys.stderr))
     try:
-        running.run(build, options, watch)
+        with quiet:
+            running.run(build, options, watch)
     finally:
         line.end()
     manifest = artifacts.read_manifest(folder, words.KIND)

@@ -72,6 +72,21 @@ class ProgressLine:
         self._phase, self._width = None, 0
 
 
+class WithoutTracebacks:
+    """A stream that leaves out tracebacks, which Beam's workers print beside raising the error."""
+
+    def __init__(self, stream: TextIO):
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        if "Traceback (most recent call last)" not in text and text != "\n":
+            self._stream.write(text)
+        return len(text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
 def amount(number: int, unit: str) -> str:
     """Return a number with its unit, bytes in MB.
 

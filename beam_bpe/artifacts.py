@@ -19,6 +19,7 @@ from beam_bpe import __version__, storage
 KEY = b"beam_bpe"
 MANIFEST = "_manifest.json"
 ROW_GROUP = 1 << 20  # rows
+BROKEN = (pa.ArrowException, OSError, UnicodeDecodeError)  # what pyarrow raises on bytes that are no Parquet
 
 
 class FormatError(ValueError):
@@ -44,11 +45,11 @@ def write_parquet(url: str, table: pa.Table, header: Mapping[str, Any]) -> None:
 
 def open_parquet(url: str) -> pq.ParquetFile:
     """Open a Parquet file; FormatError names the path when it is none."""
+    file = storage.open_read(url, compression=None)
     try:
-        return pq.ParquetFile(storage.open_read(url, compression=None))
-    except (pa.ArrowInvalid, pa.ArrowIOError) as error:
-        if isinstance(error, FileNotFoundError):
-            raise
+        return pq.ParquetFile(file)
+    except BROKEN as error:
+        file.close()
         raise FormatError(f"{url} is not a whole Parquet file: {error}") from None
 
 
@@ -72,7 +73,7 @@ def read_parquet(url: str, kind: str) -> tuple[pa.Table, dict[str, Any]]:
         header = read_header(url, file, kind)
         try:
             return file.read(), header
-        except (pa.ArrowInvalid, OSError) as error:
+        except BROKEN as error:
             raise FormatError(f"{url} is broken: {error}") from None
 
 
@@ -99,6 +100,11 @@ def read_manifest(folder: str, kind: str) -> dict[str, Any]:
         ) from None
     except ValueError as error:
         raise FormatError(f"{url} is not JSON: {error}") from None
-    if not isinstance(manifest, dict) or manifest.get("kind") != kind or not isinstance(manifest.get("parts"), list):
+    if not isinstance(manifest, dict) or manifest.get("kind") != kind:
         raise FormatError(f"{url} is not the manifest of {kind}")
+    for name, type_ in (("parameters", dict), ("totals", dict), ("parts", list)):
+        if not isinstance(manifest.get(name), type_):
+            raise FormatError(f"{url} has no {name}")
+    if not all(isinstance(part, dict) and {"name", "rows"} <= part.keys() for part in manifest["parts"]):
+        raise FormatError(f"{url} lists a part without its name and rows")
     return manifest

@@ -14,6 +14,7 @@ from beam_bpe.pretokenize import PreTokenizer
 from beam_bpe.special import SpecialTokens
 
 PIECE = 8 << 20  # bytes read at a time
+REPLACEMENT = "\ufffd".encode()  # what is put where bytes are not UTF-8
 
 
 class Cutter(Protocol):
@@ -37,19 +38,30 @@ class WordCutter:
             raise ValueError(f"under the pattern {pre_tokenizer.pattern!r} no place is known where a word ends")
         self._scanner = pre_tokenizer.scanner
         self._specials = special_tokens
+        self._repaired = [token for token in special_tokens.encoded if REPLACEMENT in token]
         self.behind = max(4, special_tokens.longest)
         self.ahead = max(4, special_tokens.longest)
 
     def first(self, data: bytes, begin: int) -> int:
-        while (at := _scan.first_cut(data, begin, self._scanner)) >= 0 and self._specials.spans(data, at):
+        while (at := _scan.first_cut(data, begin, self._scanner)) >= 0 and self._spanned(data, at):
             begin = at + 1
         return at
 
     def last(self, data: bytes) -> int:
         end = len(data) - self._specials.longest + 1
-        while (at := _scan.last_cut(data, end, self._scanner)) >= 0 and self._specials.spans(data, at):
+        while (at := _scan.last_cut(data, end, self._scanner)) >= 0 and self._spanned(data, at):
             end = at
         return at
+
+    def _spanned(self, data: bytes, at: int) -> bool:
+        if self._specials.spans(data, at):
+            return True
+        if not self._repaired:
+            return False
+        # A token with U+FFFD may come about where broken bytes are replaced: it must not be near at all.
+        reach = self._specials.longest - 1
+        near = data[max(0, at - reach) : at + reach].decode("utf-8", "replace").encode()
+        return any(token in near for token in self._repaired)
 
 
 class LineCutter:

@@ -230,9 +230,11 @@ def pre_tokenizer(
             f"Known: {', '.join(PATTERNS)} (anything with other characters is read as a regex)"
         )
     try:
-        regex.compile(pattern)
+        compiled = regex.compile(pattern)
     except regex.error as error:
         raise ValueError(f"the pattern {pattern!r} does not compile: {error}") from None
+    if compiled.flags & regex.REVERSE:
+        raise ValueError(f"the pattern {pattern!r} searches from the end ((?r)); words are found from the start")
     from importlib.metadata import version  # slow to import, and wanted only here
 
     return PreTokenizer("custom", pattern, gaps, f"regex {version('regex')}", time_limit)
@@ -248,8 +250,8 @@ def _import_callable(name: str) -> Callable[[str], Iterable[str]]:
     if not module_name or not attribute:
         raise ValueError(f"{name!r} does not name a function: write it as module:function")
     try:
-        found = getattr(importlib.import_module(module_name), attribute)
-    except (ImportError, AttributeError) as error:
+        found: Callable[[str], Iterable[str]] = getattr(importlib.import_module(module_name), attribute)
+    except (ImportError, AttributeError, TypeError) as error:
         raise ValueError(f"the function {name!r} cannot be imported: {error}") from None
     if not callable(found):
         raise ValueError(f"{name!r} is a {type(found).__name__}, not a function")

@@ -6,11 +6,12 @@ import base64
 import hashlib
 import io
 import json
-from typing import Any, Callable, Iterable, Iterator, Sequence
+import re
+from contextlib import ExitStack
+from typing import Any, BinaryIO, Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.ipc
 import pyarrow.json
 import pyarrow.parquet as pq
@@ -18,9 +19,10 @@ import pyarrow.parquet as pq
 from beam_bpe import _scan, artifacts, cutting, storage
 from beam_bpe.artifacts import FormatError
 from beam_bpe.compression import CorruptInputError
+from beam_bpe.cutting import REPLACEMENT
 from beam_bpe.documents import LARGEST_UNCUT, DocumentBatch, InputError, Reading, SourceRange
 
-REPLACEMENT = "\ufffd".encode()
+BOM = "\ufeff".encode()
 ARROW_ROWS = 4096  # rows decoded at a time from Parquet
 
 
@@ -83,11 +85,12 @@ def batch_of(documents: Sequence[bytes], totals: dict[str, int]) -> DocumentBatc
 
 
 class _Range:
-    """One range while it is read; what is set aside gathers in `rejected`."""
+    """One range while it is read."""
 
     def __init__(self, source: SourceRange, reading: Reading):
         self.source, self.reading = source, reading
-        self.rejected: list[dict[str, Any]] = []
+        self._open = ExitStack()  # the file of what is set aside: published when the range was read to its end
+        self._letters: BinaryIO | None = None
 
     def batches(self) -> Iterator[DocumentBatch]:
         readers: dict[str, Callable[[], Iterator[DocumentBatch]]] = {
@@ -97,16 +100,17 @@ class _Range:
             "arrow": self._arrow,
         }
         skip = self.reading.errors == "skip"
-        try:
-            if skip and self.source.compression:
-                self._read_through()
-            yield from readers[self.source.format]()
-        except (CorruptInputError, FormatError) as error:
-            if not skip:
-                raise InputError(f"{error}{_SKIP_HINT}") from error
-            self._reject(self.source.start, str(error), None)
-            yield _nothing({"skipped_documents": 1})
-        self._write_dead_letters()
+        with self._open:
+            try:
+                if skip and self.source.compression:
+                    self._read_through()
+                yield from readers[self.source.format]()
+            except (CorruptInputError, FormatError) as error:
+                if not skip:
+                    raise InputError(f"{error}{_SKIP_HINT}") from error
+                if self.source.start == 0:  # every range of the file meets this: the first one tells
+                    self._reject(str(error), offset=0)
+                    yield _nothing({"skipped_documents": 1})
 
     # ---- text ----
 
@@ -134,16 +138,24 @@ class _Range:
             yield from self._whole_file()
             return
         for offset, piece in self._pieces():
-            bounds = self._bounds(piece)
-            read = {"bytes": len(piece), "separator_bytes": len(piece) - int((bounds[1::2] - bounds[::2]).sum())}
+            replaced = 0
+            keep: Any = slice(None)
             if _scan.invalid_utf8(piece) >= 0:
                 if self.reading.errors == "skip":
-                    yield self._without_invalid(piece, bounds, offset, read)
-                    continue
-                piece, replaced = self._repaired(piece, offset)
-                bounds = self._bounds(piece)
-                read["replaced_characters"] = replaced
-            yield DocumentBatch(piece, bounds, totals={**read, "documents": len(bounds) // 2})
+                    keep = self._set_aside(piece, offset)
+                else:
+                    piece, replaced = self._repaired(piece, offset)
+            bounds = self._bounds(piece).reshape(-1, 2)
+            lengths = bounds[:, 1] - bounds[:, 0]
+            kept, aside = bounds[keep], int(lengths.sum() - lengths[keep].sum())
+            totals = {
+                "bytes": len(piece) - aside,
+                "separator_bytes": len(piece) - int(lengths.sum()),
+                "documents": len(kept),
+                "skipped_documents": len(bounds) - len(kept),
+                "replaced_characters": replaced,
+            }
+            yield DocumentBatch(piece, kept.ravel(), totals=totals)
 
     def _bounds(self, piece: bytes) -> np.ndarray:
         if self.reading.documents == "line":
@@ -161,14 +173,15 @@ class _Range:
             for offset, piece in self._pieces():
                 at = _scan.invalid_utf8(piece)
                 if at >= 0:
-                    self._reject(offset + at, "not UTF-8; the file is set aside", None)
+                    self._reject("not UTF-8; the file is set aside", offset=offset + at)
                     yield _nothing({"skipped_documents": 1})
                     return
         for offset, piece in self._pieces():
-            read = {"bytes": len(piece), "documents": first}
+            replaced = 0
             if _scan.invalid_utf8(piece) >= 0:
-                piece, read["replaced_characters"] = self._repaired(piece, offset)
-            yield DocumentBatch(piece, np.array([0, len(piece)], np.int64), continues=not first, totals=read)
+                piece, replaced = self._repaired(piece, offset)
+            totals = {"bytes": len(piece), "documents": first, "replaced_characters": replaced}
+            yield DocumentBatch(piece, np.array([0, len(piece)], np.int64), continues=not first, totals=totals)
             first = 0
         if first:
             yield _nothing({"documents": 1})
@@ -182,48 +195,49 @@ class _Range:
             )
         return repair(data)
 
-    def _without_invalid(self, data: bytes, bounds: np.ndarray, offset: int, read: dict[str, int]) -> DocumentBatch:
-        """Set the documents aside that hold invalid bytes."""
+    def _set_aside(self, data: bytes, offset: int) -> np.ndarray:
+        """Set the documents aside that hold invalid bytes; return which ones stay."""
+        bounds = self._bounds(data)
         starts, ends = bounds[::2], bounds[1::2]
         keep = np.ones(len(starts), bool)
         at = _scan.invalid_utf8(data)
-        while at >= 0:
+        while at >= 0:  # always in a document: what stands between them is valid
             document = int(np.searchsorted(starts, at, "right")) - 1
-            if document < 0 or at >= ends[document]:  # between documents, where nothing is kept anyway
-                at = _scan.invalid_utf8(data, at + 1)
-                continue
-            keep[document] = False
             start, end = int(starts[document]), int(ends[document])
-            self._reject(offset + start, f"not UTF-8 at offset {offset + at}", data[start:end])
+            self._reject(f"not UTF-8 at offset {offset + at}", data[start:end], offset=offset + start)
+            keep[document] = False
             at = _scan.invalid_utf8(data, end)
-        kept = np.repeat(keep, 2)
-        documents = int(keep.sum())
-        totals = {**read, "documents": documents, "skipped_documents": len(keep) - documents}
-        return DocumentBatch(data, bounds[kept], totals=totals)
+        return keep
 
     # ---- JSON lines ----
 
     def _jsonl(self) -> Iterator[DocumentBatch]:
         for offset, piece in self._pieces():
+            if offset == 0 and piece.startswith(BOM):
+                offset, piece = len(BOM), piece[len(BOM) :]
             yield self._parsed_at_once(piece) or self._parsed_by_line(piece, offset)
 
     def _parsed_at_once(self, piece: bytes) -> DocumentBatch | None:
         """Return the documents of lines without any trouble; None: look at each line."""
-        if _scan.invalid_utf8(piece) >= 0:
+        # Arrow reads values, not lines, takes Inf for a number, and crashes at a first value null.  If every
+        # line starts with { and ends with }, no value spans two of them; if there are as many values as
+        # lines, none holds two.
+        lines = [line for line in map(bytes.strip, piece.split(b"\n")) if line]
+        if not all(line[0] == 0x7B and line[-1] == 0x7D for line in lines) or _INF.search(piece):
+            return None
+        if not lines or _scan.invalid_utf8(piece) >= 0:
             return None
         schema = pa.schema([(self.reading.field, pa.string())])
         options = pyarrow.json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore")
-        blocks = pyarrow.json.ReadOptions(use_threads=False, block_size=max(1 << 20, len(piece) + 1))
         try:
+            blocks = pyarrow.json.ReadOptions(use_threads=False, block_size=max(1 << 20, len(piece) + 1))
             table = pyarrow.json.read_json(io.BytesIO(piece), read_options=blocks, parse_options=options)
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-            return None
-        if table.num_rows != sum(1 for line in piece.split(b"\n") if line.strip()):
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OverflowError):
             return None
         column = table[self.reading.field].combine_chunks()
-        if column.null_count or len(column) == 0:
+        if len(column) != len(lines) or column.null_count:
             return None
-        return self._from_column(column, {"documents": len(column)})
+        return _side_by_side(column.cast(pa.large_binary()))
 
     def _parsed_by_line(self, piece: bytes, offset: int) -> DocumentBatch:
         texts: list[bytes] = []
@@ -239,7 +253,7 @@ class _Range:
                 if self.reading.errors != "skip":
                     number = self._line_number(offset + start)
                     raise InputError(f"{self.source.url}, line {number}: {error}{_SKIP_HINT}") from None
-                self._reject(offset + start, str(error), line)
+                self._reject(str(error), line, offset=offset + start)
                 totals["skipped_documents"] += 1
                 continue
             if text is None:
@@ -260,9 +274,14 @@ class _Range:
             fixed, replaced = repair(line)
             decoded = fixed.decode()
         try:
-            record = json.loads(decoded)
-        except (ValueError, RecursionError) as error:
+            record = json.loads(decoded, parse_int=len)  # no number is used, and int() refuses very long ones
+        except ValueError as error:
             raise ValueError(f"not JSON: {error}") from None
+        except RecursionError:
+            batch = self._parsed_at_once(decoded.encode())
+            if batch is None:
+                raise ValueError("not JSON, or nested too deeply") from None
+            return bytes(batch.data), replaced
         name = self.reading.field
         if not isinstance(record, dict):
             raise ValueError(f"a {type(record).__name__}, not an object with the field {name!r}")
@@ -293,12 +312,24 @@ class _Range:
     # ---- Parquet and Arrow ----
 
     def _parquet(self) -> Iterator[DocumentBatch]:
-        with artifacts.open_parquet(self.source.url) as file:
-            groups = [g for g in range(file.num_row_groups) if self._owns(file.metadata.row_group(g))]
+        with self._parquet_file() as file:
             self._check_column(file.schema_arrow)
-            for group in groups:
-                rows = file.iter_batches(ARROW_ROWS, row_groups=[group], columns=[self.reading.column], use_threads=False)
-                yield from self._columns(batch.column(0) for batch in rows)
+            row = 0
+            for number in range(file.num_row_groups):
+                group = file.metadata.row_group(number)
+                if self._owns(group):
+                    yield from self._row_group(file, number, row)
+                row += group.num_rows
+
+    def _parquet_file(self) -> pq.ParquetFile:
+        if self.source.compression is None:
+            return artifacts.open_parquet(self.source.url)
+        with storage.open_read(self.source.url, self.source.compression) as file:
+            data = file.read()
+        try:
+            return pq.ParquetFile(pa.BufferReader(data))
+        except (pa.ArrowInvalid, OSError) as error:
+            raise FormatError(f"{self.source.url} is not a whole Parquet file: {error}") from None
 
     def _owns(self, group: pq.RowGroupMetaData) -> bool:
         """Whether the row group starts in this range."""
@@ -309,6 +340,20 @@ class _Range:
         if first.has_dictionary_page:
             place = min(place, first.dictionary_page_offset)
         return self.source.start <= place and (self.source.end is None or place < self.source.end)
+
+    def _row_group(self, file: pq.ParquetFile, number: int, row: int) -> Iterator[DocumentBatch]:
+        group = file.metadata.row_group(number)
+        chunks = [group.column(i) for i in range(group.num_columns)]
+        size = sum(chunk.total_uncompressed_size for chunk in chunks if chunk.path_in_schema == self.reading.column)
+        rows = max(1, min(ARROW_ROWS, cutting.PIECE * group.num_rows // max(1, size)))
+        batches = file.iter_batches(rows, row_groups=[number], columns=[self.reading.column], use_threads=False)
+        try:
+            yield from self._columns((batch.column(0) for batch in batches), row)
+        except FormatError as error:
+            if self.reading.errors != "skip":
+                raise
+            self._reject(f"{error}; the {group.num_rows} rows of a row group are set aside", row=row)
+            yield _nothing({"skipped_documents": group.num_rows})
 
     def _arrow(self) -> Iterator[DocumentBatch]:
         with storage.open_read(self.source.url, self.source.compression) as file:
@@ -322,97 +367,103 @@ class _Range:
                         file.seek(0)
                     reader = pa.ipc.open_stream(data)
                     batches = iter(reader)
-                self._check_column(reader.schema)
-                yield from self._columns(batch.column(self.reading.column) for batch in batches)
             except (pa.ArrowInvalid, OSError) as error:
+                if getattr(error, "errno", None):
+                    raise
                 raise FormatError(f"{self.source.url} is not a whole Arrow file: {error}") from None
+            self._check_column(reader.schema)
+            yield from self._columns((batch.column(self.reading.column) for batch in batches), 0)
 
     def _check_column(self, schema: pa.Schema) -> None:
-        if self.reading.column not in schema.names:
-            raise FormatError(
-                f"{self.source.url} has no column {self.reading.column!r}; it has {', '.join(schema.names) or 'none'}"
-            )
-        kind = schema.field(self.reading.column).type
+        name, url = self.reading.column, self.source.url
+        found = schema.get_all_field_indices(name)
+        if not found:
+            raise FormatError(f"{url} has no column {name!r}; it has {', '.join(schema.names) or 'none'}")
+        if len(found) > 1:
+            raise FormatError(f"{url} has {len(found)} columns {name!r}")
+        kind = schema.field(found[0]).type
         if pa.types.is_dictionary(kind):
             kind = kind.value_type
         if not (pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_binary(kind)
                 or pa.types.is_large_binary(kind) or kind in (pa.string_view(), pa.binary_view())):
-            raise FormatError(f"{self.source.url}: the column {self.reading.column!r} holds {kind}, not text")
+            raise FormatError(f"{url}: the column {name!r} holds {kind}, not text")
 
-    def _columns(self, columns: Iterator[pa.Array]) -> Iterator[DocumentBatch]:
+    def _columns(self, columns: Iterator[pa.Array], row: int) -> Iterator[DocumentBatch]:
         try:
             if self.reading.errors == "skip":
                 columns = iter(list(columns))  # meet the damage before any document is counted
             for column in columns:
-                nulls = column.null_count
-                kept = column.drop_null() if nulls else column
-                yield self._from_column(kept, {"documents": len(kept), "null_documents": nulls})
+                yield self._from_column(column.cast(pa.large_binary()), row)
+                row += len(column)
         except (pa.ArrowInvalid, OSError) as error:
-            if isinstance(error, (InputError, FormatError)):
+            if getattr(error, "errno", None):  # of the store, not of the data
                 raise
             raise FormatError(f"{self.source.url} is broken: {error}") from None
 
-    def _from_column(self, column: pa.Array, totals: dict[str, int]) -> DocumentBatch:
-        binary = column.cast(pa.large_binary())
-        offsets = np.frombuffer(binary.buffers()[1], np.int64)[binary.offset : binary.offset + len(binary) + 1]
-        data = binary.buffers()[2] or pa.py_buffer(b"")
-        first, last = (int(offsets[0]), int(offsets[-1])) if len(offsets) else (0, 0)
-        data = data[first:last] if len(data) else data
-        bounds = np.repeat(offsets - first, 2)[1:-1] if len(offsets) else _NO_BOUNDS
-        totals = {**totals, "bytes": last - first}
-        # An ASCII document next to a torn one could seem whole: each document is checked by its own bounds.
-        if _scan.invalid_utf8(data) < 0 and not _torn(data, bounds):
-            return DocumentBatch(data, bounds, totals=totals)
-        return self._repaired_column(binary, totals)
-
-    def _repaired_column(self, column: pa.Array, totals: dict[str, int]) -> DocumentBatch:
+    def _from_column(self, column: pa.Array, row: int) -> DocumentBatch:
+        """Return the documents of a large_binary column, whose first value stands in that row of the file."""
+        batch = _side_by_side(column)
+        if batch is not None:
+            return batch
         texts = []
-        for document in column.to_pylist():
-            if _scan.invalid_utf8(document) >= 0:
+        totals = {"null_documents": column.null_count, "replaced_characters": 0, "skipped_documents": 0}
+        for row, document in enumerate(column.to_pylist(), row):
+            if document is None:
+                continue
+            at = _scan.invalid_utf8(document)
+            if at >= 0:
                 if self.reading.errors == "strict":
-                    at = _scan.invalid_utf8(document)
                     raise InputError(
-                        f"{self.source.url}: a document of the column {self.reading.column!r} has the byte "
-                        f"0x{document[at]:02x} at its offset {at}, which is not valid UTF-8: {document[:60]!r}"
+                        f"{self.source.url}: row {row:,} (from 0) of the column {self.reading.column!r} has the byte "
+                        f"0x{document[at]:02x} at its offset {at:,}, which is not valid UTF-8: {document[:60]!r}"
                     )
                 if self.reading.errors == "skip":
-                    self._reject(self.source.start, "not UTF-8", document)
-                    totals["skipped_documents"] = totals.get("skipped_documents", 0) + 1
+                    self._reject(f"not UTF-8 at its offset {at}", document, row=row)
+                    totals["skipped_documents"] += 1
                     continue
                 document, replaced = repair(document)
-                totals["replaced_characters"] = totals.get("replaced_characters", 0) + replaced
+                totals["replaced_characters"] += replaced
             texts.append(document)
         return batch_of(texts, totals)
 
     # ---- what is set aside ----
 
-    def _reject(self, offset: int, reason: str, data: bytes | None) -> None:
+    def _reject(self, reason: str, data: bytes | None = None, **place: int) -> None:
+        """Write a dead letter: the offset in the (uncompressed) file, or the row, and the bytes set aside."""
         if self.reading.dead_letters is None:
             return
-        letter: dict[str, Any] = {"source": self.source.url, "offset": offset, "reason": reason}
+        if self._letters is None:
+            # One file a range, named after it: a range that is read again writes the same file again.
+            name = hashlib.sha256(f"{self.source.url}\n{self.source.start}".encode()).hexdigest()[:16]
+            url = storage.join(self.reading.dead_letters, f"rejected-{name}.jsonl")
+            self._letters = self._open.enter_context(storage.write(url))
+        letter: dict[str, Any] = {"source": self.source.url, **place, "reason": reason}
         if data is not None:
             letter["bytes"] = base64.b64encode(data).decode()
-        self.rejected.append(letter)
-
-    def _write_dead_letters(self) -> None:
-        if not self.rejected or self.reading.dead_letters is None:
-            return
-        # One file a range, named after it: a range that is read again writes the same file again.
-        name = hashlib.sha256(f"{self.source.url}\n{self.source.start}".encode()).hexdigest()[:16]
-        lines = "".join(json.dumps(letter) + "\n" for letter in self.rejected)
-        storage.write_bytes(storage.join(self.reading.dead_letters, f"rejected-{name}.jsonl"), lines.encode())
+        self._letters.write(json.dumps(letter).encode() + b"\n")
 
 
 _NO_BOUNDS = np.empty(0, np.int64)
 _SKIP_HINT = " (errors='skip' sets it aside)"
+_INF = re.compile(rb"Inf\s*[,}\]]")  # of bytes, where Arrow may take it for a number
 
 
 def _nothing(totals: dict[str, int]) -> DocumentBatch:
     return DocumentBatch(b"", _NO_BOUNDS, totals=totals)
 
 
-def _torn(data: Any, bounds: np.ndarray) -> bool:
-    """Whether a document starts inside a character of data that is valid as a whole."""
-    starts = bounds[::2]
-    starts = starts[starts < len(data)]
-    return bool(((np.frombuffer(data, np.uint8)[starts] & 0xC0) == 0x80).any())
+def _side_by_side(column: pa.Array) -> DocumentBatch | None:
+    """Return the documents of a large_binary column as they lie in it; None if one of them is not UTF-8."""
+    kept = column.drop_null() if column.null_count else column
+    if not len(kept):
+        return _nothing({"null_documents": column.null_count})
+    offsets = np.frombuffer(kept.buffers()[1], np.int64)[kept.offset : kept.offset + len(kept) + 1]
+    first, last = int(offsets[0]), int(offsets[-1])
+    data = (kept.buffers()[2] or pa.py_buffer(b""))[first:last]
+    starts = offsets[:-1] - first
+    # Halves of a character side by side look whole: a document must not start inside one.
+    inside = starts[starts < len(data)]
+    if _scan.invalid_utf8(data) >= 0 or ((np.frombuffer(data, np.uint8)[inside] & 0xC0) == 0x80).any():
+        return None
+    totals = {"documents": len(kept), "null_documents": column.null_count, "bytes": last - first}
+    return DocumentBatch(data, np.repeat(offsets - first, 2)[1:-1], totals=totals)

@@ -48,7 +48,7 @@ class Merge(NamedTuple):
     left: int
     right: int
     id: int
-    count: int
+    count: int  # type: ignore[assignment]  # the tuple's method of that name is not wanted here
     replaced: int
 
 

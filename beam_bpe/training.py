@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from numbers import Integral
 from typing import Any, Callable, Mapping, Sequence
 
 import numpy as np
@@ -90,6 +91,10 @@ def train(
     (['es', 'est', 'lo', 'low'], [9, 9, 7, 7])
     """
     specials = SpecialTokens(special_tokens)
+    numbers = {"vocab_size": vocab_size, "min_pair_count": min_pair_count, "max_token_length": max_token_length}
+    for name, number in numbers.items():
+        if not isinstance(number, Integral) and (number is not None or name != "max_token_length"):
+            raise TypeError(f"{name} is {number!r}; it must be a whole number")
     merges = check_vocab_size(vocab_size, special_tokens)
     check_tie_break(tie_break)
     if min_pair_count < 1:
@@ -103,9 +108,9 @@ def train(
             f"the special token {token!r} occurs inside the word {word!r}: count with special_tokens=[{token!r}], "
             "so that documents are cut there"
         )
-    loop = _load(words, min_pair_count, max_token_length, tie_break)
+    loop, cells = _load(words, min_pair_count, max_token_length, tie_break)
     report = None if progress is None else lambda done, count: progress(done, merges, count)
-    stop_reason = loop.run(merges, report)
+    stop_reason = loop.run(min(merges, cells), report)  # each merge shortens a word: there are fewer than cells
     left, right, counts, replaced = loop.merges()
     return Vocabulary(
         pre_tokenizer=words.pre_tokenizer,
@@ -117,9 +122,9 @@ def train(
         special_tokens=specials.tokens,
         stop_reason=stop_reason,
         parameters={
-            "vocab_size": vocab_size,
-            "min_pair_count": min_pair_count,
-            "max_token_length": max_token_length,
+            "vocab_size": int(vocab_size),
+            "min_pair_count": int(min_pair_count),
+            "max_token_length": None if max_token_length is None else int(max_token_length),
             "tie_break": tie_break,
             "words": dict(words.parameters),
         },
@@ -127,8 +132,8 @@ def train(
     )
 
 
-def _load(words: WordCounts, min_pair_count: int, max_token_length: int | None, tie_break: str) -> Any:
-    """Return a merge loop that holds the words."""
+def _load(words: WordCounts, min_pair_count: int, max_token_length: int | None, tie_break: str) -> tuple[Any, int]:
+    """Return a merge loop that holds the words, and their bytes with one more for each word."""
     distinct = [np.unique(batch.counts) for batch in words.batches()]
     counts = np.unique(np.concatenate(distinct)) if distinct else np.empty(0, np.int64)
     counts = counts[counts > 0]
@@ -152,7 +157,7 @@ def _load(words: WordCounts, min_pair_count: int, max_token_length: int | None, 
     loop.allocate()
     for batch in words.batches():
         loop.add_bytes(batch.data, batch.offsets, batch.counts, ids)
-    return loop
+    return loop, cells
 
 
 def check_memory(cells: int, words: int) -> None:

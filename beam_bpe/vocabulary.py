@@ -55,7 +55,7 @@ class Merge(NamedTuple):
     right: bytes
     token: bytes
     id: int
-    count: int
+    count: int  # type: ignore[assignment]  # the tuple's method of that name is not wanted here
     replaced: int
 
 
@@ -257,6 +257,9 @@ class Vocabulary:
             raise FileNotFoundError(f"{folder} holds no vocabulary: there is no {VOCABULARY_FILE}")
         tokens, header = artifacts.read_parquet(last, "vocabulary")
         merges, merges_header = artifacts.read_parquet(first, "merges")
+        for url, fields in ((last, header), (first, merges_header)):
+            if not {"fingerprint", "algorithm", "unit"} <= fields.keys():
+                raise FormatError(f"{url}: its header has no fingerprint, algorithm or unit")
         if header["fingerprint"] != merges_header["fingerprint"]:
             raise FormatError(f"{first} and {last} are not of one vocabulary: their fingerprints differ")
         if header["algorithm"] != ALGORITHM or header["unit"] != UNIT:
@@ -278,10 +281,14 @@ class Vocabulary:
                 parameters=header["parameters"],
                 totals=header["totals"],
             )
+        except KeyError as error:
+            raise FormatError(f"{last}: its header has no {error}") from None
         except ValueError as error:
             raise FormatError(f"{folder}: {error}") from None
         if vocabulary.fingerprint != header["fingerprint"]:
             raise FormatError(f"{folder}: the merges do not have the fingerprint that the files carry")
-        if not tokens["token"].equals(vocabulary.vocabulary_table()["token"]):
+        if not tokens.equals(vocabulary.vocabulary_table()):
             raise FormatError(f"{last}: the tokens are not those that the merges make")
+        if not merges.equals(vocabulary.merges_table()):
+            raise FormatError(f"{first}: ranks, ids and bytes of the merges do not belong together")
         return vocabulary

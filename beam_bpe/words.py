@@ -8,6 +8,7 @@ sorted by word) that a `_manifest.json` makes whole.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from numbers import Integral
 from typing import Any, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
@@ -62,7 +63,7 @@ def word_schema(documents: bool) -> pa.Schema:
     return pa.schema(fields)
 
 
-def unpack_table(packed: bytes) -> tuple[int, int, pa.Table]:
+def unpack_table(packed: bytes | memoryview) -> tuple[int, int, pa.Table]:
     """Return (shard, shards, table) of packed words."""
     shard, shards, data, offsets, counts, documents = _words.unpack(packed)
     bounds = np.frombuffer(offsets, np.int64)
@@ -95,7 +96,7 @@ def shards_of(name: str) -> int:
     return int(name.rsplit("-of-", 1)[1].split(".")[0])
 
 
-def write_part(folder: str, packed: bytes, parameters: Mapping[str, Any]) -> dict[str, Any]:
+def write_part(folder: str, packed: bytes | memoryview, parameters: Mapping[str, Any]) -> dict[str, Any]:
     """Write packed, sorted words as a part and return its line of the manifest."""
     shard, shards, table = unpack_table(packed)
     name = part_name(shard, shards)
@@ -172,7 +173,9 @@ class WordCounts:
         """Return the table of a mapping from words (str is taken as UTF-8) to counts."""
         table = _words.WordTable()
         for word, count in counts.items():
-            encoded = word.encode() if isinstance(word, str) else bytes(word)
+            if not isinstance(word, (str, bytes)) or not isinstance(count, Integral):
+                raise TypeError(f"a word is str or bytes and its count a whole number, not {word!r}: {count!r}")
+            encoded = word.encode() if isinstance(word, str) else word
             if not encoded:
                 raise ValueError("a word is empty")
             if not 0 <= count <= INT64_MAX:
@@ -256,6 +259,8 @@ class WordCounts:
             FormatError: a column is missing, a word or count is null, a count is negative, or a word
                 stands in two rows.
         """
+        if not paths:
+            raise ValueError("paths names no file to read words from")
         tables = [_read_foreign(path, word_column, count_column) for path in paths]
         return cls.from_table(pa.concat_tables(tables), name=", ".join(paths), pre_tokenizer=pre_tokenizer)
 
@@ -264,6 +269,7 @@ class WordCounts:
         cls, table: pa.Table, *, name: str = "the table", pre_tokenizer: PreTokenizer | str = "none"
     ) -> WordCounts:
         """Check a table with the columns `word` and `count` and return its counts."""
+        table = _two_columns(table, "word", "count", name)
         for column in ("word", "count"):
             if table[column].null_count:
                 row = pc.index(pc.is_null(table[column]), True).as_py()
@@ -289,7 +295,7 @@ class WordCounts:
     # ---- using ----
 
     def __len__(self) -> int:
-        return self.table.num_rows
+        return int(self.table.num_rows)
 
     @property
     def occurrences(self) -> int:
@@ -335,6 +341,9 @@ class WordCounts:
 
     def weigh(self, factor: int) -> WordCounts:
         """Return the table with every count multiplied by a whole number."""
+        if not isinstance(factor, Integral):
+            raise TypeError(f"the factor is {factor!r}; it must be a whole number")
+        factor = int(factor)
         if factor < 0:
             raise ValueError(f"the factor is {factor}; it must not be negative")
         if len(self) and pc.max(self.table["count"]).as_py() * factor > INT64_MAX:
@@ -355,11 +364,12 @@ class WordCounts:
 
     def write(self, folder: str, *, shards: int = 1, overwrite: bool = False) -> None:
         """Write the table as a folder of words."""
-        claim(folder, overwrite)
         native = _words.WordTable(documents="documents" in self.table.column_names)
         for batch in self.batches():
             native.add_columns(batch.data, batch.offsets, batch.counts, batch.documents)
-        parts = [write_part(folder, packed, self.parameters) for _, packed in native.pack(shards, ordered=True)]
+        packed = native.pack(shards, ordered=True)
+        claim(folder, overwrite)
+        parts = [write_part(folder, words, self.parameters) for _, words in packed]
         publish(folder, parts, self.parameters, self.totals)
 
 
@@ -420,7 +430,10 @@ def _read_foreign(path: str, word_column: str, count_column: str) -> pa.Table:
     name = compression.strip_compression(path).lower()
     if name.endswith((".parquet", ".parq")):
         with artifacts.open_parquet(path) as file:
-            table = file.read()
+            try:
+                table = file.read()
+            except artifacts.BROKEN as error:
+                raise FormatError(f"{path} is broken: {error}") from None
     elif name.endswith((".csv", ".tsv")):
         options = pc_csv.ParseOptions(delimiter="\t" if name.endswith(".tsv") else ",", newlines_in_values=True)
         strings = pc_csv.ConvertOptions(
@@ -435,13 +448,18 @@ def _read_foreign(path: str, word_column: str, count_column: str) -> pa.Table:
             raise FormatError(f"{path}: {error}") from None
     else:
         raise FormatError(f"{path}: a table of words is a .parquet, .csv or .tsv file, or a folder that we wrote")
+    return _two_columns(table, word_column, count_column, path)
+
+
+def _two_columns(table: pa.Table, word_column: str, count_column: str, name: str) -> pa.Table:
+    """Return the two columns as word: binary and count: int64."""
     for column in (word_column, count_column):
         if column not in table.column_names:
-            raise FormatError(f"{path} has no column {column!r}; it has {', '.join(table.column_names)}")
+            raise FormatError(f"{name} has no column {column!r}; it has {', '.join(table.column_names)}")
     try:
         words, counts = table[word_column].cast(pa.binary()), table[count_column].cast(pa.int64())
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise FormatError(
-            f"{path}: {word_column!r} must hold text or bytes and {count_column!r} whole numbers: {error}"
+            f"{name}: {word_column!r} must hold text or bytes and {count_column!r} whole numbers: {error}"
         ) from None
     return pa.table([words, counts], names=["word", "count"])

@@ -248,8 +248,12 @@ static inline int table_add(WordTable *t, const u8 *p, u64 length, i64 count, i6
     i64 s = table_slot(t, key_of(t, p, length, limit), p, length);
     if (s < 0) return (int)s;
     Entry *e = &t->entries[s];
-    if (__builtin_add_overflow(e->count, count, &e->count)) return COUNT_OVERFLOW;
-    if (__builtin_add_overflow(e->documents, documents, &e->documents)) return COUNT_OVERFLOW;
+    i64 occurrences, held;
+    if (__builtin_add_overflow(e->count, count, &occurrences) ||
+        __builtin_add_overflow(e->documents, documents, &held))
+        return COUNT_OVERFLOW;
+    e->count = occurrences;
+    e->documents = held;
     return 0;
 }
 
@@ -298,7 +302,8 @@ static inline int count_documents(WordTable *t, const u8 *data, u64 size, const 
             i64 s = table_slot(t, keys[i], words[i].start, words[i].length);
             if (s < 0) return (int)s;
             Entry *e = &t->entries[s];
-            if (__builtin_add_overflow(e->count, 1, &e->count)) return COUNT_OVERFLOW;
+            if (e->count == INT64_MAX) return COUNT_OVERFLOW;
+            e->count++;
             if (t->last_document && t->last_document[s] != stamps[i]) {
                 t->last_document[s] = stamps[i];
                 e->documents++;

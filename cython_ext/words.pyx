@@ -130,7 +130,7 @@ cdef class WordTable:
             if not 0 <= bounds[i] <= bounds[i + 1] <= <int64_t>size:
                 raise ValueError(f"document {i // 2} is [{bounds[i]}:{bounds[i + 1]}] of {size} bytes")
         scanned.words = scanned.overlong = scanned.overlong_bytes = 0
-        if size and n:
+        if n:  # an empty document counts as one
             with nogil:
                 error = count_documents(&self.table, start, size, &bounds[0], n // 2, <ScannedPattern>pattern,
                                         longest,

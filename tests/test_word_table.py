@@ -297,11 +297,12 @@ def test_two_seeds_hide_the_order_of_the_slots():
 
     assert len(orders) == 4
     assert len({frozenset(order) for order in orders}) == 1
-    # The low and the high half of the seed both count, for short words and for long ones.
-    for length in (8, 24):
+    # Every bit of the seed counts, for short words and for long ones.
+    base = random.Random(4).getrandbits(128)
+    for length in (8, 15, 16, 24, 40):
         alike = {i.to_bytes(length, "big"): 1 for i in range(500)}
-        orders = {filled(alike, seed=seed).pack()[0][1] for seed in (0, 1, 1 << 64)}
-        assert len(orders) == 3
+        seeds = [base, base ^ 1, base ^ 1 << 63, base ^ 1 << 64, base ^ 1 << 127]
+        assert len({filled(alike, seed=seed).pack()[0][1] for seed in seeds}) == len(seeds)
 
 
 def test_merged_tables_sum():

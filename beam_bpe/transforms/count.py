@@ -238,26 +238,26 @@ class _MergeFn(beam.DoFn):
 
     def process(self, element: Tuple[int, Iterable[bytes]]) -> Iterator[Tuple[int, bytes]]:
         shard, values = element
-        parameters = None
+        parameters: Dict[str, Any] = {}
+        shards = 0
         totals: Dict[str, int] = {}
         table: Optional[_words.WordTable] = None
-        shards = None
         for value in values:
-            own, packed = unframe(value)
-            if parameters is not None and own != parameters:
+            own, payload = unframe(value)
+            if parameters and own != parameters:
                 raise ValueError(f"word tables made with different parameters cannot be summed: {own} and {parameters}")
             parameters = own
             if shard == TOTALS_SHARD:
-                totals = add_totals(totals, json.loads(bytes(packed)))
+                totals = add_totals(totals, json.loads(bytes(payload)))
                 continue
             if table is None:
-                table = _words.WordTable(documents=_words.has_documents(packed))
-            _, of = table.add_packed(packed)
-            if shards is not None and of != shards:
+                table = _words.WordTable(documents=_words.has_documents(payload))
+            _, of = table.add_packed(payload)
+            if shards and of != shards:
                 raise ValueError(f"word tables cut into {of} and into {shards} shards cannot be summed")
             shards = of
-        if shard == TOTALS_SHARD:
+        if table is None:
             yield shard, frame(parameters, json.dumps(totals).encode())
-        elif table is not None:
+        else:
             for _, packed in table.pack(shards, ordered=True):
                 yield shard, frame(parameters, packed)

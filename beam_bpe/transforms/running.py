@@ -5,7 +5,7 @@ import difflib
 import os
 import threading
 import time
-from typing import Any, Callable, List, Optional
+from typing import Any, Callable, Dict, List, Optional
 
 import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
@@ -90,7 +90,7 @@ def run(
         JobFailed: it ended in another state than DONE.
         Exception: whatever a local worker raised.
     """
-    outcome: dict = {}
+    outcome: Dict[str, Any] = {}
     progress.reset()
     pipeline = beam.Pipeline(options=options)
     build(pipeline)

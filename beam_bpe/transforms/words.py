@@ -122,7 +122,7 @@ class CountedWord(NamedTuple):
     """A row of a word table."""
 
     word: bytes
-    count: int
+    count: int  # type: ignore[assignment]
 
 
 beam.coders.registry.register_coder(CountedWord, beam.coders.RowCoder)

@@ -1,0 +1,27 @@
+"""Learn byte-pair merges from a table of distinct words with counts."""
+
+from collections.abc import Callable
+from typing import Any
+
+from typing_extensions import Self, disjoint_base
+
+TIE_RULES: dict[str, int]
+STOP_REASONS: dict[int, str]
+
+@disjoint_base
+class MergeLoop:
+    def __new__(
+        cls,
+        counts: Any,
+        spellings: list[bytes],
+        min_pair_count: int = 1,
+        max_token_length: int = 0xFFFFFFFF,
+        tie_rule: int = ...,
+    ) -> Self: ...
+    def measure(self, offsets: Any, counts: Any) -> None: ...
+    def allocate(self) -> None: ...
+    def add_bytes(self, data: Any, offsets: Any, counts: Any, ids: Any) -> None: ...
+    def run(self, merges: int, progress: Callable[[int, int], Any] | None = None) -> str: ...
+    def merges(self) -> tuple[bytes, bytes, bytes, bytes]: ...
+    @property
+    def peak_bytes(self) -> int: ...

@@ -1,0 +1,48 @@
+"""Each example runs as its docstring says."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from beam_bpe import Vocabulary, WordCounts
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+TEXT = "The newest of the lowlands is the widest, newer than the lowest. " * 40 + "parseHTTPResponse2 "
+
+
+def run(name, *arguments):
+    done = subprocess.run(
+        [sys.executable, str(EXAMPLES / name), *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONIOENCODING": "utf-8"},
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    return done.stdout
+
+
+def test_every_example_has_a_test():
+    tested = {"learn_vocabulary.py", "counts_from_elsewhere.py", "custom_pattern.py"}
+    assert {path.name for path in EXAMPLES.glob("*.py")} == tested
+
+
+def test_learn_vocabulary(tmp_path):
+    for i in range(3):
+        (tmp_path / f"{i}.txt").write_text(TEXT)
+    run("learn_vocabulary.py", tmp_path / "*.txt", tmp_path / "out")
+    vocabulary = Vocabulary.load(str(tmp_path / "out"))
+    assert b" the" in vocabulary.ids and b" lowest" in vocabulary.ids
+    assert WordCounts.read(str(tmp_path / "out" / "words")).totals["documents"] == 3
+
+
+def test_counts_from_elsewhere(tmp_path):
+    assert run("counts_from_elsewhere.py").splitlines()[:3] == ["0 b'es' 9", "1 b'est' 9", "2 b'lo' 7"]
+
+
+def test_custom_pattern(tmp_path):
+    (tmp_path / "notes.txt").write_text(TEXT)
+    lines = run("custom_pattern.py", tmp_path / "notes.txt").splitlines()
+    assert len(lines) == 10
+    assert lines[0].split(maxsplit=1) == ["481", "b' '"]
+    assert "     120 b'the'" in lines

@@ -6,7 +6,8 @@ import argparse
 import contextlib
 import difflib
 import logging
-
+import os
+import re
 import sys
 from typing import Any, NoReturn, Sequence
 
@@ -31,18 +32,21 @@ class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         raise UsageError(f"{message} (see {self.prog} --help)")
 
+    def is_unknown(self, word: str) -> bool:
+        return re.match(r"--\w", word) is not None and word.split("=")[0] not in self._option_string_actions
+
     def check_known(self, unknown: Sequence[str]) -> None:
         if not unknown:
             return
         word = unknown[0].split("=")[0]
-        names = [name for action in self._actions for name in action.option_strings]
-        close = difflib.get_close_matches(word, names, 1)
+        close = difflib.get_close_matches(word, list(self._option_string_actions), 1)
         hint = f"; did you mean {close[0]}?" if close else ""
         self.error(f"there is no option {word}{hint} Beam's own options come after --")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command and return its exit code: 0, 1 (failed), 2 (usage), 130 (interrupted)."""
+    alone = argv is None
     argv = list(sys.argv[1:] if argv is None else argv)
     beam_flags = argv[argv.index("--") + 1 :] if "--" in argv else []
     own = argv[: argv.index("--")] if "--" in argv else argv
@@ -55,6 +59,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         if not own:
             parser.print_help()
             return USAGE
+        if own[0] in commands:  # before an option that is missing because it is misspelt
+            commands[own[0]].check_known([word for word in own if commands[own[0]].is_unknown(word)])
         args, unknown = parser.parse_known_args(own)
         commands[args.command].check_known(unknown)
         args.beam_flags = beam_flags
@@ -65,11 +71,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         if beam_flags:
             print("beam-bpe: the job was told to stop; its workers may still finish what they do", file=sys.stderr)
         sys.stderr.flush()
+        if alone:  # Beam's threads would be waited for until the job's end; its worker processes end without us
+            sys.stdout.flush()
+            os._exit(INTERRUPTED)
         return INTERRUPTED
     except Exception as error:
         if debug:
             raise
-        print(f"beam-bpe: error: {console.one_line(error)}", file=sys.stderr)
+        print(f"beam-bpe: error: {_as_options(console.one_line(error))}", file=sys.stderr)
         return USAGE if isinstance(error, UsageError) else FAILED
 
 
@@ -244,31 +253,36 @@ def _count_into(args: argparse.Namespace, folder: str, vocabulary: str | None = 
                 vocabulary, overwrite=args.overwrite, min_count=args.min_count, **_learning(args)
             )
 
-    line = console.ProgressLine(args.progress, sys.stderr)
     plain = not any(file.compression or read.format_of(file) == "parquet" for file in read.files)
     listed = read.total_bytes if plain else None  # what is stored is not what will be read
+
+    wanted = check_vocab_size(args.vocab_size, args.special_token) if vocabulary is not None else 0
 
     def watch(state: str, seconds: float) -> None:
         done = progress.done()
         if done.get("distinct_words"):
-            line.show("learning", done.get("merges", 0), args.vocab_size, "merges")
+            line.show("learning", done.get("merges", 0), wanted, "merges")
         elif done:
             line.show("counting", done.get("bytes", 0), listed, "bytes", words=done.get("words", 0))
         else:
             line.show("running", 0, None, "bytes", state=state.lower())
 
-    quiet = contextlib.nullcontext() if args.debug else contextlib.redirect_stderr(console.WithoutTracebacks(sys.stderr))
-    try:
-        with quiet:
-            running.run(build, options, watch)
-    finally:
-        line.end()
+    with contextlib.ExitStack() as quiet:
+        stream = sys.stderr
+        if running.spawns(options) and not args.debug:
+            stream = quiet.enter_context(console.silent_children(stream))
+        line = console.ProgressLine(args.progress, stream)
+        quiet.callback(line.end)
+        if not args.debug:
+            quiet.enter_context(contextlib.redirect_stderr(console.WithoutTracebacks(stream)))
+        running.run(build, options, watch)
     manifest = artifacts.read_manifest(folder, words.KIND)
     _print_words(folder, manifest)
     if rejected and manifest["totals"]["skipped_documents"]:
         print(f"{'set aside':<11} {rejected}")
     if not manifest["totals"]["words"]:
-        raise ValueError("the corpus has no words")
+        storage.remove(storage.join(folder, artifacts.MANIFEST))  # it stands in the way of the next attempt
+        raise ValueError(f"the corpus has no words (files read: {len(read.files)})")
     return manifest
 
 
@@ -300,6 +314,10 @@ def _train(args: argparse.Namespace) -> None:
         _learn(args, _given_words(args))
         return
     folder = storage.join(args.output, "words")
+    if storage.exists(storage.join(folder, artifacts.MANIFEST)) and not args.overwrite:
+        raise FileExistsError(
+            f"{folder} already holds words; learn from them (--words {folder}) or count again (--overwrite)"
+        )
     if args.train_on == "worker":
         _count_into(args, folder, args.output)
         _print_vocabulary(args.output, Vocabulary.load(args.output))
@@ -322,6 +340,8 @@ def _given_words(args: argparse.Namespace) -> WordCounts:
         return WordCounts.read_foreign(
             files, word_column=args.word_column, count_column=args.count_column, pre_tokenizer=chosen
         )
+    if args.pattern is not None:
+        raise UsageError("--pattern goes with tables made elsewhere; a folder of words records its own")
     tables = [WordCounts.read(path) for path in args.words]
     return tables[0].merge(*tables[1:]) if len(tables) > 1 else tables[0]
 
@@ -336,6 +356,8 @@ def _learn(args: argparse.Namespace, table: WordCounts) -> None:
 
     try:
         vocabulary = train(table, progress=report, **_learning(args))
+        made = len(vocabulary.left)
+        line.show("learning", made, made, "merges")
     finally:
         line.end()
     vocabulary.save(args.output, overwrite=args.overwrite)
@@ -357,17 +379,24 @@ def _learning(args: argparse.Namespace) -> dict[str, Any]:
 
 def _show(args: argparse.Namespace) -> None:
     path = args.path
-    if storage.exists(storage.join(path, artifacts.MANIFEST)):
+    if storage.exists(storage.join(path, artifacts.MANIFEST)) or _holds_parts(path):
         manifest = artifacts.read_manifest(path, words.KIND)
         _print_words(path, manifest)
         _print_parameters(manifest["parameters"])
-        table = WordCounts.read(path)
-        print(f"{args.most} most frequent words")
-        for word, count in table.most_common(args.most):
-            print(f"  {count:>14,}  {console.shortened(console.readable(word))}")
+        _print_most_common(args, WordCounts.read(path))
         return
+    folder = path
+    if not storage.exists(path):
+        raise FileNotFoundError(f"{path} does not exist")
+    if path.endswith(".parquet"):
+        with artifacts.open_parquet(path) as file:
+            header = artifacts.read_header(path, file)
+        if header.get("kind") == words.KIND:
+            _show_part(args, header)
+            return
+        folder = path[: -len(path.rpartition("/")[2])].rstrip("/") or "."
     vocabulary = Vocabulary.load(path)
-    _print_vocabulary(path, vocabulary)
+    _print_vocabulary(folder, vocabulary)
     _print_parameters(vocabulary.parameters)
     _print_totals(vocabulary.totals)
     merges = vocabulary.merges
@@ -377,6 +406,26 @@ def _show(args: argparse.Namespace) -> None:
         for merge in some:
             left, right = console.readable(merge.left), console.readable(merge.right)
             print(f"  {merge.rank:>7}  {merge.count:>14,}  {console.shortened(left)} + {console.shortened(right)}")
+
+
+def _holds_parts(path: str) -> bool:
+    try:
+        return any(name.startswith("part-") for name in storage.list_names(path))
+    except NotADirectoryError:
+        return False
+
+
+def _show_part(args: argparse.Namespace, header: dict[str, Any]) -> None:
+    table = WordCounts(artifacts.read_parquet(args.path, words.KIND)[0])
+    print(f"{'words':<11} {args.path}: {len(table):,} distinct, {table.occurrences:,} in all, one part of a table")
+    _print_parameters(header["parameters"])
+    _print_most_common(args, table)
+
+
+def _print_most_common(args: argparse.Namespace, table: WordCounts) -> None:
+    print(f"{args.most} most frequent words")
+    for word, count in table.most_common(args.most):
+        print(f"  {count:>14,}  {console.shortened(console.readable(word))}")
 
 
 def _print_words(folder: str, manifest: dict[str, Any]) -> None:
@@ -428,6 +477,11 @@ def _checked(check: Any) -> Any:
         return check()
     except (ValueError, TypeError) as error:
         raise UsageError(str(error)) from None
+
+
+def _as_options(text: str) -> str:
+    """Write the parameters of Python that a message names as options: errors='skip' as --errors skip."""
+    return re.sub(r"\b(errors|documents)='(\w+)'", r"--\1 \2", text)
 
 
 def _say(args: argparse.Namespace, text: str) -> None:

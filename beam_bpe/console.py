@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import re
 import sys
 import time
-from typing import Any, TextIO
+from typing import Any, Iterator, TextIO
 
 MODES = ("auto", "bar", "json", "none")
 _LAST_ERROR = re.compile(r"^(?:[\w.]+\.)?(\w*(?:Error|Timeout|Interrupt|Exception|Failed))(?:: (.*))?$", re.M)
@@ -87,13 +89,38 @@ class WithoutTracebacks:
         return getattr(self._stream, name)
 
 
-def amount(number: int, unit: str) -> str:
-    """Return a number with its unit, bytes in MB.
+@contextlib.contextmanager
+def silent_children(stream: TextIO) -> Iterator[TextIO]:
+    """Let processes that are started in the block write their standard error nowhere; yield the stream for our own.
 
-    >>> amount(201823211, "bytes"), amount(31744, "merges")
-    ('201.8 MB', '31,744 merges')
+    Beam's worker processes log each step and every failure there; what fails is also raised here.
     """
-    return f"{number / 1e6:,.1f} MB" if unit == "bytes" else f"{number:,} {unit}"
+    kept = os.dup(2)
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    try:
+        ours = stream.fileno() == 2
+    except (OSError, ValueError):
+        ours = False
+    own = open(os.dup(2), "w", encoding=stream.encoding, errors=stream.errors) if ours else stream
+    stream.flush()
+    os.dup2(nowhere, 2)
+    try:
+        yield own
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(nowhere)
+        if ours:
+            own.close()
+
+
+def amount(number: int, unit: str) -> str:
+    """Return a number with its unit, from a million bytes on in MB.
+
+    >>> amount(201823211, "bytes"), amount(31744, "merges"), amount(31744, "bytes")
+    ('201.8 MB', '31,744 merges', '31,744 bytes')
+    """
+    return f"{number / 1e6:,.1f} MB" if unit == "bytes" and number >= 1e6 else f"{number:,} {unit}"
 
 
 def readable(token: bytes) -> str:

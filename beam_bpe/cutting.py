@@ -77,15 +77,14 @@ class LineCutter:
 
 
 class ParagraphCutter:
-    """Cut before the first line behind blank ones."""
+    """Cut behind every blank line."""
 
-    behind, ahead = 4, 2
+    behind, ahead = 3, 0
 
     def first(self, data: bytes, begin: int) -> int:
-        at = begin - 1
-        while (at := data.find(b"\n", max(0, at))) >= 0:
-            at += 1
-            if at >= begin and self._is_place(data, at):
+        at = max(0, begin - 1)
+        while at := data.find(b"\n", at) + 1:
+            if self._is_place(data, at):
                 return at
         return -1
 
@@ -98,39 +97,38 @@ class ParagraphCutter:
 
     @staticmethod
     def _is_place(data: bytes, at: int) -> bool:
-        before = data[max(0, at - 3) : at]
-        after = data[at : at + 2]
-        return before.endswith((b"\n\n", b"\n\r\n")) and after[:1] != b"\n" and after != b"\r\n" and len(after) == 2
+        return data.endswith((b"\n\n", b"\n\r\n"), max(0, at - 3), at)
 
 
 class SeparatorCutter:
-    """Cut behind every separator.
-
-    Raises:
-        ValueError: the separator can overlap itself, so that where it stands depends on what is left
-            of it.
-    """
+    """Cut behind every separator that no other one overlaps from the left: wherever one reads from, it is one."""
 
     ahead = 0
 
     def __init__(self, separator: bytes):
-        if not cuttable(separator):
-            raise ValueError(f"the separator {separator!r} can overlap itself")
         self._separator = separator
-        self.behind = len(separator)
+        self.behind = 2 * len(separator) - 1
 
     def first(self, data: bytes, begin: int) -> int:
-        at = data.find(self._separator, max(0, begin - len(self._separator)))
-        return -1 if at < 0 else at + len(self._separator)
+        at = max(0, begin - len(self._separator))
+        while (at := data.find(self._separator, at)) >= 0:
+            if self._stands_alone(data, at):
+                return at + len(self._separator)
+            at += 1
+        return -1
 
     def last(self, data: bytes) -> int:
-        at = data.rfind(self._separator)
-        return -1 if at < 0 else at + len(self._separator)
+        end = len(data)
+        while (at := data.rfind(self._separator, 0, end)) >= 0:
+            end = at + len(self._separator)
+            if self._stands_alone(data, at):
+                return end
+            end -= 1
+        return -1
 
-
-def cuttable(separator: bytes) -> bool:
-    """Whether a separator cannot overlap itself (no proper prefix of it is also its suffix)."""
-    return not any(separator.endswith(separator[:n]) for n in range(1, len(separator)))
+    def _stands_alone(self, data: bytes, at: int) -> bool:
+        length = len(self._separator)
+        return data.find(self._separator, max(0, at - length + 1), at + length - 1) < 0
 
 
 class NoCutter:

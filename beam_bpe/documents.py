@@ -123,7 +123,7 @@ class Reading:
             return cutting.LineCutter()
         if kind == "text" and self.documents == "paragraph":
             return cutting.ParagraphCutter()
-        if kind == "text" and self.separator is not None and cutting.cuttable(self.separator.encode()):
+        if kind == "text" and self.separator is not None:
             return cutting.SeparatorCutter(self.separator.encode())
         if kind == "text" and self.documents == "file" and self.pre_tokenizer and self.pre_tokenizer.may_be_cut:
             return cutting.WordCutter(self.pre_tokenizer, SpecialTokens(self.special_tokens))
@@ -136,7 +136,7 @@ class Reading:
         if kind == "text" and self.documents == "file":
             # To set a broken document aside, or to count it once, somebody must see all of it.
             return self.whole or self.errors == "skip" or isinstance(self.cutter(kind), cutting.NoCutter)
-        return kind == "text" and isinstance(self.cutter(kind), cutting.NoCutter)
+        return False
 
 
 def find_files(inputs: str | Sequence[str], reading: Reading) -> list[SourceFile]:
@@ -152,11 +152,10 @@ def find_files(inputs: str | Sequence[str], reading: Reading) -> list[SourceFile
         kind = reading.format_of(file.url)
         uncut = kind == "text" and isinstance(reading.cutter(kind), cutting.NoCutter)
         if uncut and file.size > LARGEST_UNCUT:
-            unit = "separator" if reading.separator else "file"
             raise InputError(
-                f"{file.url} has {file.size:,} bytes and would be read whole, because under this pattern or "
-                f"{unit} no place is known where it may be cut (the limit is {LARGEST_UNCUT:,}): choose "
-                "documents='line' or another separator, or a named pattern"
+                f"{file.url} has {file.size:,} bytes and would be read whole, because under this pattern "
+                f"no place is known where it may be cut (the limit is {LARGEST_UNCUT:,}): choose "
+                "documents='line' or 'separator', or a named pattern"
             )
     return files
 

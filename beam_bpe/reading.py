@@ -123,8 +123,8 @@ class _Range:
                 yield from cutting.read_pieces(file, source.start, source.end, cutter, most=most)
         except cutting.UncutError as error:
             raise InputError(
-                f"{source.url} cannot be cut under this pattern or separator, and has {error}: choose "
-                "documents='line' or another separator, or a named pattern"
+                f"{source.url} cannot be cut under this pattern, and has {error}: choose documents='line' or "
+                "'separator', or a named pattern"
             ) from None
 
     def _read_through(self) -> None:
@@ -459,11 +459,11 @@ def _side_by_side(column: pa.Array) -> DocumentBatch | None:
         return _nothing({"null_documents": column.null_count})
     offsets = np.frombuffer(kept.buffers()[1], np.int64)[kept.offset : kept.offset + len(kept) + 1]
     first, last = int(offsets[0]), int(offsets[-1])
-    data = (kept.buffers()[2] or pa.py_buffer(b""))[first:last]
+    data = np.frombuffer(kept.buffers()[2] or b"", np.uint8)[first:last]  # Arrow's own buffers are of signed char
     starts = offsets[:-1] - first
     # Halves of a character side by side look whole: a document must not start inside one.
     inside = starts[starts < len(data)]
-    if _scan.invalid_utf8(data) >= 0 or ((np.frombuffer(data, np.uint8)[inside] & 0xC0) == 0x80).any():
+    if _scan.invalid_utf8(data) >= 0 or ((data[inside] & 0xC0) == 0x80).any():
         return None
     totals = {"documents": len(kept), "null_documents": column.null_count, "bytes": last - first}
     return DocumentBatch(data, np.repeat(offsets - first, 2)[1:-1], totals=totals)

@@ -401,7 +401,7 @@ def batches_of(table: pa.Table) -> Iterator[WordBatch]:
 def read_part(url: str, part: Mapping[str, Any], manifest: Mapping[str, Any]) -> pa.Table:
     """Read a part, checked against its line of the manifest and the parameters there."""
     table, header = artifacts.read_parquet(url, KIND)
-    if header["parameters"] != manifest["parameters"]:
+    if header.get("parameters") != manifest["parameters"]:
         raise FormatError(f"{url} was made with other parameters than its manifest says")
     expected = word_schema("documents" in table.column_names)
     if not table.schema.remove_metadata().equals(expected):

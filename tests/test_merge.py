@@ -368,6 +368,12 @@ def many_words() -> dict[bytes, int]:
     return {word: 50_000 // k + 1 for k, word in enumerate(words, 1)}
 
 
+@pytest.fixture(scope="module")
+def one_long_word() -> dict[bytes, int]:
+    """Return a word of 10 million random digits, which keeps the loop busy for some reports."""
+    return {np.random.default_rng(7).integers(48, 58, 10_000_000, dtype=np.uint8).tobytes(): 1}
+
+
 def test_a_large_input_is_learned_in_several_epochs(many_words):
     vocabulary = train(many_words, 256 + 20_000)
 
@@ -433,16 +439,16 @@ def test_one_letter_ten_million_times(n, rule):
     assert vocabulary.stop_reason == "min_pair_count"
 
 
-def test_ten_million_digits():
-    digits = np.random.default_rng(7).integers(48, 58, 10_000_000, dtype=np.uint8)
-    vocabulary = train({digits.tobytes(): 1}, 256 + 1000, tie_break="bytes")
+def test_ten_million_digits(one_long_word):
+    vocabulary = train(one_long_word, 256 + 1000, tie_break="bytes")
 
     assert len(vocabulary.merges) == 1000
-    pairs = np.bincount((digits[:-1].astype(np.int64) - 48) * 10 + digits[1:] - 48, minlength=100)
+    digits = np.frombuffer(next(iter(one_long_word)), np.uint8).astype(np.int64) - 48
+    pairs = np.bincount(digits[:-1] * 10 + digits[1:], minlength=100)
     assert vocabulary.counts[0] == pairs.max()
     assert vocabulary.merges[0].token == b"%02d" % pairs.argmax()
     assert (np.diff(vocabulary.counts) <= 0).all()
-    replay({digits.tobytes(): 1}, vocabulary, 30)
+    replay(one_long_word, vocabulary, 30)
 
 
 def test_digits_with_a_full_recount_of_every_pair():
@@ -525,9 +531,9 @@ def test_counts_beyond_int64_among_more_than_256_symbols():
 # --- Progress and interruption -----------------------------------------------------------------
 
 
-def test_progress_is_reported(many_words):
+def test_progress_is_reported(one_long_word):
     seen = []
-    vocabulary = train(many_words, 256 + 20_000, progress=lambda *report: seen.append(report))
+    vocabulary = train(one_long_word, 256 + 20_000, progress=lambda *report: seen.append(report))
 
     assert seen
     assert {wanted for _, wanted, _ in seen} == {20_000}
@@ -538,12 +544,12 @@ def test_progress_is_reported(many_words):
 
 
 @pytest.mark.parametrize("error", [RuntimeError("stop here"), KeyboardInterrupt(), StopIteration()])
-def test_what_progress_raises_passes_through(many_words, error):
+def test_what_progress_raises_passes_through(one_long_word, error):
     def stop(*report):
         raise error
 
     with pytest.raises(type(error)) as raised:
-        train(many_words, 256 + 20_000, progress=stop)
+        train(one_long_word, 256 + 20_000, progress=stop)
     assert raised.value is error
 
 

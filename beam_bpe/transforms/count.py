@@ -15,6 +15,7 @@ from beam_bpe.framing import TOTALS_SHARD, frame, unframe
 from beam_bpe.pretokenize import pre_tokenizer
 from beam_bpe.reading import documents_of
 from beam_bpe.special import SpecialTokens
+from beam_bpe.transforms.read import READ_COUNTERS
 from beam_bpe.words import add_totals
 
 DEFAULT_SHARDS = 16
@@ -164,6 +165,7 @@ class _CountFn(beam.DoFn):
         self._words = Metrics.counter("beam_bpe", "words")
         self._overlong = Metrics.counter("beam_bpe", "overlong_words")
         self._flushes = Metrics.counter("beam_bpe", "tables")
+        self._read = {name: Metrics.counter("beam_bpe", name) for name in READ_COUNTERS}
 
     def start_bundle(self) -> None:
         self._bundles = {}  # instances are used again, also after a bundle that failed
@@ -206,7 +208,10 @@ class _CountFn(beam.DoFn):
     def _count_waiting(self, bundle: _Bundle) -> None:
         documents, bundle.waiting, bundle.waiting_bytes = bundle.waiting, [], 0
         if documents:
-            self._count(bundle, documents_of(documents, self._errors))
+            batch = documents_of(documents, self._errors)
+            for name, counter in self._read.items():  # ReadDocuments counts its own
+                counter.inc(batch.totals.get(name, 0))
+            self._count(bundle, batch)
 
     def _count(self, bundle: _Bundle, batch: DocumentBatch) -> None:
         bounds, cuts = self._specials.cut(batch.data, batch.bounds)

@@ -21,7 +21,9 @@ from beam_bpe.listing import SourceFile
 from beam_bpe.pretokenize import pre_tokenizer
 from beam_bpe.reading import read_range
 
-_FILES_PER_ELEMENT = 1000
+_FILES_PER_PACK = 1000
+#: The metrics that tell what was read, of `words.TOTALS`.
+READ_COUNTERS = ("documents", "bytes", "replaced_characters", "skipped_documents")
 
 
 class ReadDocuments(beam.PTransform):
@@ -105,11 +107,11 @@ class ReadDocuments(beam.PTransform):
     def expand(self, pbegin: beam.pvalue.PBegin) -> beam.PCollection[DocumentBatch]:
         files = self.files
         size = self._range_bytes or range_bytes_for(self.total_bytes, self.workers)
-        packed = [_pack(files[i : i + _FILES_PER_ELEMENT]) for i in range(0, len(files), _FILES_PER_ELEMENT)]
+        packed = [_pack(files[i : i + _FILES_PER_PACK]) for i in range(0, len(files), _FILES_PER_PACK)]
         return (
             pbegin
-            | "Sources" >> beam.Create(packed, reshuffle=False)
-            | "Ranges" >> beam.ParDo(_RangesFn(self._reading, size))
+            | "Start" >> beam.Impulse()  # beam.Create would store the listing in the graph three times
+            | "Ranges" >> beam.ParDo(_RangesFn(packed, self._reading, size))
             | "Spread" >> beam.Reshuffle()
             | "Read" >> beam.ParDo(_ReadFn(self._reading))
         )
@@ -123,13 +125,15 @@ def _pack(files: Sequence[SourceFile]) -> bytes:
 class _RangesFn(beam.DoFn):
     """Unpack files and yield their ranges."""
 
-    def __init__(self, reading: Reading, range_bytes: int):
+    def __init__(self, packed: List[bytes], reading: Reading, range_bytes: int):
+        self._packed = packed
         self._reading = reading
         self._range_bytes = range_bytes
 
-    def process(self, packed: bytes) -> Iterator[SourceRange]:
-        files = [SourceFile(*fields) for fields in json.loads(zlib.decompress(packed))]
-        yield from ranges(files, self._reading, self._range_bytes)
+    def process(self, impulse: bytes) -> Iterator[SourceRange]:
+        for packed in self._packed:
+            files = [SourceFile(*fields) for fields in json.loads(zlib.decompress(packed))]
+            yield from ranges(files, self._reading, self._range_bytes)
 
 
 class _ReadFn(beam.DoFn):
@@ -137,10 +141,7 @@ class _ReadFn(beam.DoFn):
 
     def __init__(self, reading: Reading):
         self._reading = reading
-        self._counters = {
-            name: Metrics.counter("beam_bpe", name)
-            for name in ("documents", "bytes", "replaced_characters", "skipped_documents")
-        }
+        self._counters = {name: Metrics.counter("beam_bpe", name) for name in READ_COUNTERS}
 
     def process(self, source: SourceRange) -> Iterator[DocumentBatch]:
         for batch in read_range(SourceRange(*source), self._reading):

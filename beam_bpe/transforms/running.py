@@ -8,7 +8,7 @@ import time
 from typing import Any, Callable, Dict, List, Optional
 
 import apache_beam as beam
-from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
+from apache_beam.options.pipeline_options import DirectOptions, PipelineOptions, StandardOptions
 
 from beam_bpe import progress
 
@@ -55,6 +55,12 @@ def options_for(flags: List[str], workers: int, native: bool) -> PipelineOptions
     if options.view_as(StandardOptions).runner in LOCAL_RUNNERS:
         _check(flags)
     return options
+
+
+def spawns(options: PipelineOptions) -> bool:
+    """Whether the options make a local runner start processes as workers."""
+    local = options.view_as(StandardOptions).runner in LOCAL_RUNNERS
+    return local and options.view_as(DirectOptions).direct_running_mode == "multi_processing"
 
 
 def _check(flags: List[str]) -> None:

@@ -63,6 +63,9 @@ def _publish(folder: str, lines: List[str]) -> str:
     parameters = parsed[0]["parameters"] if parsed else {}
     if any(line["parameters"] != parameters for line in parsed):
         raise ValueError("words that were counted with different parameters do not make one table")
+    shards = {words.shards_of(line["part"]["name"]) for line in parsed if "part" in line}
+    if len(shards) > 1:
+        raise ValueError(f"word tables cut into {' and '.join(map(str, sorted(shards)))} shards do not make one table")
     totals = words.add_totals(*(line["totals"] for line in parsed if "totals" in line))
     words.publish(folder, [line["part"] for line in parsed if "part" in line], parameters, totals)
     return folder

@@ -1,0 +1,178 @@
+"""Make the inputs of the benchmarks in a cache folder, out of the shared corpora or of fixed random numbers.
+
+Each is made once, by a process of its own, so that the measuring process stays small:
+`python corpora.py FILE SHARED` makes the FILE that its name tells.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+SEED = 20240229
+MB = 1_000_000
+LANGUAGES = {"english": "en", "chinese": "zh-hans", "code": "code"}
+
+
+class NoCorpora(RuntimeError):
+    """The shared corpora are not there."""
+
+
+class Corpora:
+    """The inputs by name; a path is asked for, and the file is made when it is not there yet."""
+
+    def __init__(self, cache: Path, shared: Path | None):
+        self._cache = cache
+        self._shared = shared
+
+    def path(self, name: str) -> Path:
+        """Return the path of `english.txt`, `mixed.txt`, `mixed-20m.txt`, `letters-10m.txt`, …"""
+        path = self._cache / name
+        if not path.exists():
+            from timing import environment
+
+            argv = [sys.executable, __file__, str(path), str(self._shared or "")]
+            made = subprocess.run(argv, env=environment(), cwd=self._cache, stderr=subprocess.PIPE, text=True)
+            if made.returncode == 3:
+                raise NoCorpora(made.stderr.strip())
+            if made.returncode:
+                raise RuntimeError(f"{name} could not be made: {made.stderr[-2000:]}")
+        return path
+
+
+def make(path: Path, shared: Path | None) -> None:
+    """Make one input; it stands under its name only when it is whole."""
+    temporary = path.with_name(f".{os.getpid()}-{path.name}")
+    kind, _, size = path.stem.partition("-")
+    try:
+        if path.name.startswith("words-"):
+            _make_words(path, temporary, shared)
+        elif kind in LANGUAGES:
+            _by_language(temporary, LANGUAGES[kind], _corpora(shared))
+        elif path.name == "mixed-twice.txt":
+            _twice(temporary, _made(path, "mixed.txt", shared))
+        elif path.name == "mixed-20m-twice.txt":
+            _twice(temporary, _made(path, "mixed-20m.txt", shared))
+        elif kind == "mixed":
+            _decompress(temporary, _corpora(shared) / f"{path.name}.zst")
+        elif path.name == "tiny.txt":
+            temporary.write_bytes(b"A kilobyte of text, to measure what a start costs.\n" * 20)
+        else:
+            temporary.write_bytes(_long_word(kind, int(size.removesuffix("k")) * 1000))
+        os.replace(temporary, path)
+    finally:
+        if temporary.is_dir():
+            shutil.rmtree(temporary)
+        else:
+            temporary.unlink(missing_ok=True)
+
+
+def _corpora(shared: Path | None) -> Path:
+    if shared is None or not (shared / "corpora").is_dir():
+        raise NoCorpora("there are no shared corpora (set BEAM_BPE_SHARED to the folder that holds `corpora`)")
+    return shared / "corpora"
+
+
+def _made(path: Path, name: str, shared: Path | None) -> Path:
+    """Return another input in the same cache, made if need be."""
+    other = path.with_name(name)
+    if not other.exists():
+        make(other, shared)
+    return other
+
+
+def _decompress(path: Path, packed: Path) -> None:
+    import zstandard
+
+    with open(packed, "rb") as source, open(path, "wb") as plain:
+        zstandard.ZstdDecompressor().copy_stream(source, plain)
+
+
+def _twice(path: Path, source: Path) -> None:
+    with open(path, "wb") as twice:
+        for _ in range(2):
+            with open(source, "rb") as once:
+                shutil.copyfileobj(once, twice, 1 << 20)
+
+
+def _by_language(path: Path, language: str, corpora: Path) -> None:
+    """Join the documents of one language with newlines."""
+    import pyarrow.compute as pc
+    import pyarrow.parquet as pq
+
+    table = pq.read_table(corpora / "docs.parquet", columns=["text", "lang"])
+    texts = table.filter(pc.equal(table["lang"], language))["text"].to_pylist()
+    path.write_text("\n".join(texts), encoding="utf-8", newline="")
+
+
+def _long_word(kind: str, size: int) -> bytes:
+    numbers = random.Random(SEED)
+    if kind == "letters":
+        return numbers.randbytes(size).translate(bytes(97 + i % 26 for i in range(256)))
+    if kind == "digits":
+        return numbers.randbytes(size).translate(bytes(48 + i % 10 for i in range(256)))
+    if kind in ("letter", "newlines"):
+        return (b"a" if kind == "letter" else b"\n") * size
+    raise ValueError(f"no input is named {kind}")
+
+
+def _make_words(path: Path, temporary: Path, shared: Path | None) -> None:
+    """Make a folder of words: words-TEXT (TEXT.txt counted by line, gpt2) or words-10m, words-1m."""
+    from timing import beam_bpe
+
+    name = path.name.removeprefix("words-")
+    if name in ("10m", "1m"):
+        real = _made(path, "words-mixed" if name == "10m" else "words-mixed-20m", shared)
+        _crossed_words(temporary, real, int(name.removesuffix("m")) * MB)
+        return
+    text = _made(path, f"{name}.txt", shared)
+    beam_bpe("count", text, "-o", temporary, "--pattern", "gpt2", "--documents", "line")()
+
+
+def _crossed_words(folder: Path, real: Path, wanted: int) -> None:
+    """Write `wanted` distinct words: the first half of a real word, and the second half of another.
+
+    So lengths and spellings are those of real words, and so are counts: a word has that of a third one.
+    """
+    import numpy as np
+    import pyarrow as pa
+
+    from beam_bpe import _words
+    from beam_bpe.words import WordCounts, unpack_table
+
+    words = WordCounts.read(str(real))
+    batches = list(words.batches())
+    data = np.concatenate([batch.data[batch.offsets[0] : batch.offsets[-1]] for batch in batches])
+    lengths = np.concatenate([np.diff(batch.offsets) for batch in batches])
+    counts = np.concatenate([batch.counts for batch in batches])
+    starts = np.cumsum(lengths) - lengths
+    halves = lengths // 2
+    for _ in range(3):  # back to the start of a character
+        inside = (halves > 0) & ((data[starts + halves] & 0xC0) == 0x80)
+        halves = halves - inside
+    numbers = np.random.Generator(np.random.PCG64(SEED))
+    table = _words.WordTable()
+    while len(table) < wanted:
+        rows = min(MB, wanted - len(table))
+        first, second, third = numbers.integers(0, len(counts), (3, rows))
+        pieces = np.stack([halves[first], (lengths - halves)[second]], 1).reshape(-1)
+        begins = np.stack([starts[first], (starts + halves)[second]], 1).reshape(-1)
+        ends = np.cumsum(pieces)
+        picked = data[np.arange(ends[-1]) + np.repeat(begins - (ends - pieces), pieces)]
+        offsets = np.concatenate([[0], ends[1::2]]).astype(np.int64)
+        table.add_columns(picked, offsets, np.ascontiguousarray(counts[third]))
+    columns = unpack_table(table.pack(1, ordered=True)[0][1])[2]
+    assert isinstance(columns, pa.Table)
+    WordCounts(columns, words.parameters, {"words": table.total}).write(str(folder))
+
+
+if __name__ == "__main__":
+    try:
+        make(Path(sys.argv[1]), Path(sys.argv[2]) if sys.argv[2] else None)
+    except NoCorpora as error:
+        print(error, file=sys.stderr)
+        sys.exit(3)

@@ -1,0 +1,194 @@
+"""The programs of beam_bpe that are measured: `python ours.py NAME ARGUMENTS`; each answers with a line of JSON."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+import time
+from typing import Any
+
+import numpy as np
+
+from beam_bpe import _merge, _scan, _words, cutting, training, words
+from beam_bpe.pretokenize import PATTERNS, pre_tokenizer
+from beam_bpe.special import SpecialTokens
+from beam_bpe.words import WordCounts
+
+RANGE = 8 << 20
+
+
+class Clock:
+    """Seconds, of the wall and of the CPU, since it was made."""
+
+    def __init__(self) -> None:
+        self._wall, self._cpu = time.perf_counter(), time.process_time()
+
+    def read(self) -> dict[str, Any]:
+        """Return {"seconds": …, "cpu": {"seconds": …}}."""
+        return {"seconds": time.perf_counter() - self._wall, "cpu": {"seconds": time.process_time() - self._cpu}}
+
+
+def ranges(path: str, pattern: str) -> list[bytes]:
+    """Read a text in ranges of 8 MiB, cut where words end."""
+    cutter = cutting.WordCutter(pre_tokenizer(pattern), SpecialTokens(()))
+    with open(path, "rb") as file:
+        return [piece for _, piece in cutting.read_pieces(file, 0, None, cutter, piece=RANGE)]
+
+
+def count_into(table: _words.WordTable, pieces: list[bytes], pattern: str) -> None:
+    """Scan and count the pieces of one document."""
+    for i, piece in enumerate(pieces):
+        bounds = np.array([0, len(piece)], np.int64)
+        table.add_documents(piece, bounds, _scan.PATTERNS[pattern], 1 << 30, i > 0)
+
+
+def count(path: str, pattern: str) -> dict[str, Any]:
+    """Scan and count ranges that are in memory, in one thread; reading and checking UTF-8 told apart."""
+    started = time.perf_counter()
+    pieces = ranges(path, pattern)
+    read = time.perf_counter()
+    valid = all(_scan.invalid_utf8(piece) < 0 for piece in pieces)
+    checked = time.perf_counter()
+    clock = Clock()
+    table = _words.WordTable()
+    count_into(table, pieces, pattern)
+    return {
+        **clock.read(),
+        "reading": read - started,
+        "checking": checked - read,
+        "valid": valid,
+        "distinct": len(table),
+        "words": table.total,
+    }
+
+
+def count_whole(path: str, pattern: str) -> dict[str, Any]:
+    """Scan and count one document in one piece, wherever it could be cut."""
+    with open(path, "rb") as file:
+        data = file.read()
+    clock = Clock()
+    table = _words.WordTable()
+    count_into(table, [data], pattern)
+    return {**clock.read(), "distinct": len(table)}
+
+
+def stages(path: str, pattern: str) -> dict[str, Any]:
+    """Do what the counting job does, without Beam, and time each stage: where a job's time goes."""
+    clock = Clock()
+    took: dict[str, float] = {}
+    last = time.perf_counter()
+
+    def lap(name: str) -> None:
+        nonlocal last
+        now = time.perf_counter()
+        took[name] = now - last
+        last = now
+
+    pieces = ranges(path, pattern)
+    for piece in pieces:
+        _scan.invalid_utf8(piece)
+    lap("read and check UTF-8")
+    table = _words.WordTable()
+    count_into(table, pieces, pattern)
+    lap("scan and count")
+    shards = table.pack(4)
+    lap("pack into shards")
+    ordered = []
+    for _, packed in shards:
+        merged = _words.WordTable()
+        merged.add_packed(packed)
+        ordered += merged.pack(4, ordered=True)
+    lap("merge and sort shards")
+    with tempfile.TemporaryDirectory() as folder:
+        for _, packed in ordered:
+            words.write_part(folder, packed, {})
+    lap("write Parquet")
+    return {**clock.read(), "stages": took}
+
+
+def learn(folder: str, vocab_size: str, tie_break: str, merges_to: str) -> dict[str, Any]:
+    """Learn from words that are in memory, and write the merges down for comparison."""
+    table = WordCounts.read(folder)
+    clock = Clock()
+    vocabulary = training.train(table, int(vocab_size), tie_break=tie_break)
+    took = clock.read()
+    with open(merges_to, "w", encoding="ascii") as file:
+        file.writelines(f"{merge.left.hex()} {merge.right.hex()}\n" for merge in vocabulary.merges)
+    return {**took, "words": len(table), "merges": len(vocabulary.left), "stop": vocabulary.stop_reason}
+
+
+def learn_word(path: str, merges: str) -> dict[str, Any]:
+    """Learn from a table that holds one word, the whole of a file."""
+    with open(path, "rb") as file:
+        table = WordCounts.from_mapping({file.read(): 1})
+    clock = Clock()
+    vocabulary = training.train(table, 256 + int(merges))
+    return {**clock.read(), "merges": len(vocabulary.left), "stop": vocabulary.stop_reason}
+
+
+def memory(folder: str, vocab_size: str) -> dict[str, Any]:
+    """Learn from a folder of words and tell what the merge loop held at its peak."""
+    table = WordCounts.read(folder)
+    size = sum(int(batch.offsets[-1] - batch.offsets[0]) for batch in table.batches())
+    loops = []
+    make = _merge.MergeLoop
+
+    def recorded(*arguments: Any) -> _merge.MergeLoop:
+        loops.append(make(*arguments))
+        return loops[-1]
+
+    _merge.MergeLoop = recorded  # train does not give its loop away
+    before = resident()
+    reset_peak()
+    clock = Clock()
+    vocabulary = training.train(table, int(vocab_size))
+    return {
+        **clock.read(),
+        "words": len(table),
+        "bytes": size,
+        "merges": len(vocabulary.left),
+        "peak_bytes": loops[0].peak_bytes,
+        "rss_before": before,
+        "rss_grown": resident("VmHWM") - before,
+    }
+
+
+def resident(which: str = "VmRSS") -> int:
+    """Return the resident memory (or its peak, VmHWM) in bytes, 0 where the system does not say."""
+    try:
+        with open("/proc/self/status", encoding="ascii") as lines:
+            return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(which))
+    except (OSError, StopIteration):
+        return 0
+
+
+def reset_peak() -> None:
+    """Let the peak begin anew, where the system can."""
+    try:
+        with open("/proc/self/clear_refs", "w", encoding="ascii") as file:
+            file.write("5")
+    except OSError:
+        pass
+
+
+def python_count(path: str, pattern: str, most: str) -> dict[str, Any]:
+    """Count with `regex` and Counter, as plain Python does: the first `most` bytes of a file."""
+    from collections import Counter
+
+    import regex
+
+    with open(path, "rb") as file:
+        text = file.read(int(most)).decode("utf-8", "ignore")
+    compiled = regex.compile(PATTERNS[pattern])
+    clock = Clock()
+    counted = Counter(compiled.findall(text))
+    return {**clock.read(), "distinct": len(counted), "bytes": len(text.encode())}
+
+
+if __name__ == "__main__":
+    sys.stdout.flush()
+    print(json.dumps(globals()[sys.argv[1]](*sys.argv[2:])))
+    sys.stdout.flush()
+    os._exit(0)  # freeing gigabytes word by word is nobody's figure

@@ -97,6 +97,8 @@ def invalid_utf8(const uint8_t[::1] data not None, Py_ssize_t begin=0):
     """Return where the first byte at or after `begin` that is not valid UTF-8 stands, or -1."""
     cdef const uint8_t *end
     cdef const uint8_t *at
+    if begin < 0:
+        raise ValueError(f"begin is {begin}; it must not be negative")
     if begin >= data.shape[0]:
         return -1
     with nogil:

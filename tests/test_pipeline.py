@@ -172,6 +172,20 @@ def test_order_of_files_changes_nothing(seed, corpora, expected, tmp_path):
     check_same(tmp_path, expected)
 
 
+@pytest.mark.parametrize("range_bytes", [1, 7, 20])
+def test_no_range_ends_inside_a_special_token(range_bytes, tmp_path):
+    text = "word<|end|>or <|end|><|end|>ds 12<|end|>. " * 10
+    (tmp_path / "a.txt").write_text(text)
+    run(
+        lambda p: p
+        | ReadDocuments(str(tmp_path), pattern="o200k", special_tokens=SPECIALS, range_bytes=range_bytes)
+        | CountWords(special_tokens=SPECIALS)
+        | WriteWords(str(tmp_path / "w"))
+    )
+    table, want = WordCounts.read(str(tmp_path / "w")), WordCounts.from_documents([text], special_tokens=SPECIALS)
+    assert table.to_dict() == want.to_dict() and table.totals == want.totals
+
+
 def test_files_read_whole_are_as_those_that_were_split(corpora, expected, tmp_path):
     learn(corpora["plain"], tmp_path, range_bytes=1 << 12, whole=True)
     check_same(tmp_path, expected)

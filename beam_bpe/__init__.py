@@ -27,10 +27,19 @@ _HOMES = {
     "Vocabulary": "vocabulary",
     "WordCounts": "words",
 }
+_KERNELS = ("_merge", "_scan", "_words")
 __all__ = list(_HOMES)
 
 
 def __getattr__(name: str) -> Any:
+    if name in _KERNELS:  # asked for only where the import of the extension itself has failed
+        try:
+            return import_module(f"beam_bpe.{name}")
+        except ImportError as error:
+            raise ImportError(
+                f"the extension beam_bpe.{name} is not built ({error}): run `pip install .` "
+                "(in a checkout `pip install -e .`), which needs a C compiler"
+            ) from error
     if name not in _HOMES:
         raise AttributeError(f"module 'beam_bpe' has no attribute {name!r}")
     value = getattr(import_module(f"beam_bpe.{_HOMES[name]}"), name)

@@ -40,14 +40,14 @@ def write_parquet(url: str, table: pa.Table, header: Mapping[str, Any]) -> None:
     """Write a table and its header, whole or not at all."""
     table = table.replace_schema_metadata({KEY: canonical_json({**header, "version": __version__})})
     with storage.write(url) as file:
-        pq.write_table(table, file, compression="zstd", row_group_size=ROW_GROUP, write_statistics=False)
+        pq.write_table(table, file, compression="zstd", row_group_size=ROW_GROUP, write_statistics=False, write_page_checksum=True)
 
 
 def open_parquet(url: str) -> pq.ParquetFile:
     """Open a Parquet file; FormatError names the path when it is none."""
     file = storage.open_read(url, compression=None)
     try:
-        return pq.ParquetFile(file)
+        return pq.ParquetFile(file, page_checksum_verification=True)
     except BROKEN as error:
         file.close()
         raise FormatError(f"{url} is not a whole Parquet file: {error}") from None

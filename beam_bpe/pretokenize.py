@@ -92,7 +92,16 @@ class PreTokenizer:
         """Return the pre-tokenizer of an artifact.
 
         A callable that the artifact names is never imported unless it is among `allow_callables`.
+
+        Raises:
+            ValueError: it names a pattern of ours that has another text, or another version of Unicode,
+                here, so that it would find other words.
         """
+        if spec["name"] in PATTERNS and spec != pre_tokenizer(spec["name"]).spec():
+            raise ValueError(
+                f"the pattern {spec['name']!r} of the artifact is {spec['pattern']!r} by {spec['library']}; here it is "
+                f"{PATTERNS[spec['name']]!r} by unicode {_scan.UNICODE_VERSION}"
+            )
         allowed = spec["name"] != "callable" or spec["pattern"] in allow_callables
         return cls(spec["name"], spec["pattern"], spec["gaps"], spec["library"], allowed=allowed)
 

@@ -67,8 +67,8 @@ class Learned(NamedTuple):
 def pre_tokenize(text: str, pattern: str, gaps: str = "keep") -> list[str]:
     """Cut a text into words, the non-empty matches of a pattern.
 
-    Text between two matches is a word of its own with gaps="keep" and lost with gaps="drop".
-    Capture groups are ignored.
+    Text between two matches is a word of its own with gaps="keep" and lost with gaps="drop"; an empty
+    match is no word, but text on either side of it is not one word. Capture groups are ignored.
 
     >>> pre_tokenize("low, low!", r" ?\\w+")
     ['low', ',', ' low', '!']
@@ -80,11 +80,10 @@ def pre_tokenize(text: str, pattern: str, gaps: str = "keep") -> list[str]:
     words = []
     end = 0
     for match in regex.finditer(pattern, text):
-        if not match.group():
-            continue
         if gaps == "keep" and end < match.start():
             words.append(text[end : match.start()])
-        words.append(match.group())
+        if match.group():
+            words.append(match.group())
         end = match.end()
     if gaps == "keep" and end < len(text):
         words.append(text[end:])

@@ -97,8 +97,8 @@ def train(
             raise TypeError(f"{name} is {number!r}; it must be a whole number")
     merges = check_vocab_size(vocab_size, special_tokens)
     check_tie_break(tie_break)
-    if min_pair_count < 1:
-        raise ValueError(f"min_pair_count is {min_pair_count}; it must be at least 1")
+    if not 1 <= min_pair_count < 2**63:
+        raise ValueError(f"min_pair_count is {min_pair_count}; it must be at least 1 and fit into 63 bits")
     if max_token_length is not None and max_token_length < 1:
         raise ValueError(f"max_token_length is {max_token_length}; it must be at least 1")
     if not isinstance(words, WordCounts):
@@ -112,6 +112,8 @@ def train(
     report = None if progress is None else lambda done, count: progress(done, merges, count)
     stop_reason = loop.run(min(merges, cells), report)  # each merge shortens a word: there are fewer than cells
     left, right, counts, replaced = loop.merges()
+    if report is not None:
+        report(len(counts) // 8, int.from_bytes(counts[-8:], "little"))
     return Vocabulary(
         pre_tokenizer=words.pre_tokenizer,
         alphabet=BYTE_ORDER[tie_break],

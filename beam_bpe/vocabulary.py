@@ -218,22 +218,27 @@ class Vocabulary:
         return pa.Table.from_arrays(columns, schema=VOCABULARY_SCHEMA)
 
     def save(self, folder: str, *, overwrite: bool = False) -> None:
-        """Write the two files into a folder; a vocabulary that stands there is kept unless `overwrite`.
+        """Write the two files into a folder; nothing is done where this vocabulary stands already.
 
         Raises:
-            FileExistsError: there is one already, and it is another one.
+            FileExistsError: another one stands there, and `overwrite` is not set.
         """
         last = storage.join(folder, VOCABULARY_FILE)
         if storage.exists(last):
-            if not overwrite and not self._stands(folder):
-                raise FileExistsError(f"{folder} already holds a vocabulary; choose another folder or overwrite it (--overwrite)")
+            if not overwrite and self._stands(folder):
+                return
+            if not overwrite:
+                raise FileExistsError(
+                    f"{folder} already holds a vocabulary; choose another folder or overwrite it (--overwrite)"
+                )
             storage.remove(last)
         artifacts.write_parquet(storage.join(folder, MERGES_FILE), self.merges_table(), self._header("merges"))
         artifacts.write_parquet(last, self.vocabulary_table(), self._header("vocabulary"))
 
     def _stands(self, folder: str) -> bool:
         try:
-            return self.load(folder) == self
+            other = self.load(folder)
+            return other._header("") == self._header("") and other.merges_table().equals(self.merges_table())
         except (FormatError, OSError):
             return False
 

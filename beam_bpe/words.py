@@ -161,7 +161,7 @@ class WordCounts:
     """
 
     table: pa.Table
-    parameters: Mapping[str, Any] = field(default_factory=dict)
+    parameters: Mapping[str, Any] = field(default_factory=lambda: _parameters("none"))
     totals: Mapping[str, int] = field(default_factory=dict)
 
     # ---- making ----
@@ -253,7 +253,8 @@ class WordCounts:
     ) -> WordCounts:
         """Read tables made elsewhere: Parquet, CSV or TSV files (compressed or not) with two columns.
 
-        A word may be text or binary.
+        A word may be text or binary.  Quotes mean something in CSV files; in TSV files they are words
+        like any other, as tables from `uniq -c` and the like have them.
 
         Raises:
             FormatError: a column is missing, a word or count is null, a count is negative, or a word
@@ -322,12 +323,16 @@ class WordCounts:
         return batches_of(self.table)
 
     def merge(self, *others: WordCounts) -> WordCounts:
-        """Return the sum of tables whose words were made alike."""
+        """Return the sum of tables whose words were made alike; documents are kept if all count them.
+
+        Raises:
+            ValueError: they were counted with different parameters.
+        """
         for other in others:
-            if other.parameters.get("pre_tokenizer") != self.parameters.get("pre_tokenizer"):
+            if other.parameters != self.parameters:
                 raise ValueError(
-                    "words of different pre-tokenizers cannot be summed: "
-                    f"{self.parameters.get('pre_tokenizer')} and {other.parameters.get('pre_tokenizer')}"
+                    "words that were counted with different parameters cannot be summed: "
+                    f"{self.parameters} and {other.parameters}"
                 )
         everything = (self, *others)
         documents = all("documents" in one.table.column_names for one in everything)
@@ -416,6 +421,8 @@ def read_part(url: str, part: Mapping[str, Any], manifest: Mapping[str, Any]) ->
         if len(batch.counts) and int(batch.counts.min()) < 0:
             raise FormatError(f"{url} holds a negative count")
         before = batch.data[batch.offsets[-2] : batch.offsets[-1]].tobytes()
+    if sum(pc.sum(piece).as_py() for piece in _small_sums(table["count"])) != part["occurrences"]:
+        raise FormatError(f"{url} does not count the {part['occurrences']} occurrences that its manifest says")
     return table
 
 
@@ -435,7 +442,10 @@ def _read_foreign(path: str, word_column: str, count_column: str) -> pa.Table:
             except artifacts.BROKEN as error:
                 raise FormatError(f"{path} is broken: {error}") from None
     elif name.endswith((".csv", ".tsv")):
-        options = pc_csv.ParseOptions(delimiter="\t" if name.endswith(".tsv") else ",", newlines_in_values=True)
+        if name.endswith(".tsv"):
+            options = pc_csv.ParseOptions(delimiter="\t", quote_char=False)
+        else:
+            options = pc_csv.ParseOptions(newlines_in_values=True)
         strings = pc_csv.ConvertOptions(
             column_types={word_column: pa.string(), count_column: pa.int64()},
             strings_can_be_null=False,

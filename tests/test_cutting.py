@@ -102,7 +102,7 @@ def counted(pieces: list[bytes], name: str) -> tuple:
 
 
 @given(data=texts, range_bytes=sizes, piece=sizes, name=st.sampled_from(CUT))
-@settings(max_examples=1000, deadline=None)
+@settings(max_examples=500, deadline=None)
 def test_words_of_ranges_are_those_of_the_file(data, range_bytes, piece, name):
     cutter = WordCutter(pre_tokenizer(name), SpecialTokens())
     pieces = pieces_of(data, cutter, range_bytes, piece)
@@ -111,7 +111,7 @@ def test_words_of_ranges_are_those_of_the_file(data, range_bytes, piece, name):
 
 
 @given(tokens.flatmap(lambda t: st.tuples(st.just(t), texts_with(t))), sizes, sizes, st.sampled_from(CUT))
-@settings(max_examples=1000, deadline=None)
+@settings(max_examples=500, deadline=None)
 def test_special_tokens_are_never_cut(chosen, range_bytes, piece, name):
     specials, data = chosen
     pieces = pieces_of(data, WordCutter(pre_tokenizer(name), SpecialTokens(specials)), range_bytes, piece)
@@ -200,7 +200,7 @@ def native(name: str, data: bytes, *more) -> list[bytes]:
 
 
 @given(st.lists(st.sampled_from(LINES), max_size=30).map(b"".join), sizes, sizes)
-@settings(max_examples=1000, deadline=None)
+@settings(max_examples=500, deadline=None)
 def test_lines_and_paragraphs_of_ranges_are_those_of_the_file(data, range_bytes, piece):
     lines = pieces_of(data, LineCutter(), range_bytes, piece)
     assert [line for found in lines for line in native("line_bounds", found)] == list(io.BytesIO(data))
@@ -228,14 +228,16 @@ def test_a_blank_line_ends_a_paragraph_and_a_range():
     assert paragraphs_of(data) == [b"a\nb", b"c", b"de"]
 
 
-SEPARATORS = ["|", "<|endoftext|>", "ab", "é", "aab", "\r\n", "\ufffd", "\n---\n", "\n\n", "---", "aba", "abaab", "aaaa"]
+SEPARATORS = ["|", "<|endoftext|>", "ab", "é", "aab", "\r\n", "\ufffd"]
+SEPARATORS += ["\n---\n", "\n\n", "---", "aba", "abaab", "aaaa"]  # these can overlap themselves
 
 
 @given(st.data(), st.sampled_from(SEPARATORS), sizes, sizes)
-@settings(max_examples=1000, deadline=None)
+@settings(max_examples=500, deadline=None)
 def test_separated_documents_of_ranges_are_those_of_the_file(drawn, separator, range_bytes, piece):
     encoded = separator.encode()
-    parts = [encoded] * 4 + [encoded[i:] for i in range(1, len(encoded))] + [encoded[:i] for i in range(1, len(encoded))] + [b"a", b"b", b"xyz", b"\n", b"\xff", b"-"]
+    torn = [part for i in range(1, len(encoded)) for part in (encoded[:i], encoded[i:])]
+    parts = [encoded] * 4 + torn + [b"a", b"b", b"xyz", b"\n", b"\xff", b"-"]
     data = b"".join(drawn.draw(st.lists(st.sampled_from(parts), max_size=20)))
     pieces = pieces_of(data, SeparatorCutter(encoded), range_bytes, piece)
     expected = [each for each in data.split(encoded) if each]

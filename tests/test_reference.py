@@ -138,10 +138,11 @@ def test_text_between_matches_is_kept_or_dropped():
     assert pre_tokenize("", SPACE_AND_WORD) == []
 
 
-def test_empty_matches_are_skipped_and_do_not_cut_a_gap():
-    assert pre_tokenize("ab--cd", r"\w*") == ["ab", "--", "cd"]
+def test_empty_matches_are_no_words_but_cut_a_gap():
+    """As Hugging Face's Split with behavior "isolated" has it."""
+    assert pre_tokenize("ab--cd", r"\w*") == ["ab", "-", "-", "cd"]
     assert pre_tokenize("ab--cd", r"\w*", gaps="drop") == ["ab", "cd"]
-    assert pre_tokenize("---", r"(?=-)") == ["---"]
+    assert pre_tokenize("hello world", r"\b") == ["hello", " ", "world"]
 
 
 def test_capture_groups_are_ignored():

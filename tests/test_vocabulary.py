@@ -165,7 +165,7 @@ def test_the_fingerprint_is_fixed():
     """It is written into artifacts: another value for the same vocabulary orphans them."""
     spec = {"name": "gpt2", "pattern": "p", "gaps": "none", "library": "unicode 16.0"}
     made = Vocabulary(
-        PreTokenizer.from_spec(spec), bytes(range(256)), np.array([97], np.uint32), np.array([98], np.uint32),
+        PreTokenizer(**spec), bytes(range(256)), np.array([97], np.uint32), np.array([98], np.uint32),
         np.array([3], np.int64), np.array([3], np.int64), ("<e>",),
     )  # fmt: skip
     head = (
@@ -189,7 +189,7 @@ def test_each_ingredient_changes_the_fingerprint(vocabulary):
         {"special_tokens": ("<|end|>", "<e>")},
         {"alphabet": bytes(range(256))},
         {"normalizer": "nfc"},
-        *({"pre_tokenizer": PreTokenizer.from_spec({**spec, key: "x"})} for key in spec),
+        *({"pre_tokenizer": PreTokenizer(**{**spec, key: "x"})} for key in spec),
     ]
     made = [Vocabulary(**{**whole, **change}) for change in changes]
     assert len({one.fingerprint for one in [vocabulary, *made]}) == 1 + len(changes)

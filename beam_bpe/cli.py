@@ -258,14 +258,18 @@ def _count_into(args: argparse.Namespace, folder: str, vocabulary: str | None = 
 
     wanted = check_vocab_size(args.vocab_size, args.special_token) if vocabulary is not None else 0
 
+    counted = False
+
     def watch(state: str, seconds: float) -> None:
+        nonlocal counted
         done = progress.done()
-        if done.get("distinct_words"):
-            line.show("learning", done.get("merges", 0), wanted, "merges")
-        elif done:
-            line.show("counting", done.get("bytes", 0), listed, "bytes", words=done.get("words", 0))
-        else:
+        if not done:
             line.show("running", 0, None, "bytes", state=state.lower())
+        elif not counted:
+            line.show("counting", done.get("bytes", 0), listed, "bytes", words=done.get("words", 0))
+        if "distinct_words" in done:  # learning has begun
+            counted = True
+            line.show("learning", done.get("merges", 0), wanted, "merges")
 
     with contextlib.ExitStack() as quiet:
         stream = sys.stderr

@@ -45,6 +45,14 @@ def add_totals(*several: Mapping[str, int]) -> dict[str, int]:
     return {name: sum(totals.get(name, 0) for totals in several) for name in TOTALS}
 
 
+def check_alike(some: Mapping[str, Any], others: Mapping[str, Any]) -> None:
+    """Refuse to sum words that were counted with different parameters (ValueError)."""
+    names = [name for name in {**some, **others} if some.get(name) != others.get(name)]
+    if names:
+        told = "; ".join(f"{name} {some.get(name)} and {others.get(name)}" for name in names)
+        raise ValueError(f"words that were counted with different parameters cannot be summed: {told}")
+
+
 @dataclass(frozen=True)
 class WordBatch:
     """Some rows of a table as the kernels read them: word i is data[offsets[i]:offsets[i + 1]]."""
@@ -253,8 +261,8 @@ class WordCounts:
     ) -> WordCounts:
         """Read tables made elsewhere: Parquet, CSV or TSV files (compressed or not) with two columns.
 
-        A word may be text or binary.  Quotes mean something in CSV files; in TSV files they are words
-        like any other, as tables from `uniq -c` and the like have them.
+        A word may be text or binary.  In a TSV file without quotes in its header, quotes are part of
+        the words, as in tables that `awk` or `uniq -c` made.
 
         Raises:
             FormatError: a column is missing, a word or count is null, a count is negative, or a word
@@ -329,11 +337,7 @@ class WordCounts:
             ValueError: they were counted with different parameters.
         """
         for other in others:
-            if other.parameters != self.parameters:
-                raise ValueError(
-                    "words that were counted with different parameters cannot be summed: "
-                    f"{self.parameters} and {other.parameters}"
-                )
+            check_alike(self.parameters, other.parameters)
         everything = (self, *others)
         documents = all("documents" in one.table.column_names for one in everything)
         native = _words.WordTable(documents=documents)
@@ -442,10 +446,13 @@ def _read_foreign(path: str, word_column: str, count_column: str) -> pa.Table:
             except artifacts.BROKEN as error:
                 raise FormatError(f"{path} is broken: {error}") from None
     elif name.endswith((".csv", ".tsv")):
-        if name.endswith(".tsv"):
-            options = pc_csv.ParseOptions(delimiter="\t", quote_char=False)
-        else:
-            options = pc_csv.ParseOptions(newlines_in_values=True)
+        with storage.open_read(path) as file:
+            quoted = name.endswith(".csv") or b'"' in file.readline()
+        options = pc_csv.ParseOptions(
+            delimiter="," if name.endswith(".csv") else "\t",
+            quote_char='"' if quoted else False,
+            newlines_in_values=quoted,
+        )
         strings = pc_csv.ConvertOptions(
             column_types={word_column: pa.string(), count_column: pa.int64()},
             strings_can_be_null=False,

@@ -243,7 +243,7 @@ def test_folders_of_different_patterns_are_not_summed(corpus, out, tmp_path, bea
     for pattern in ("gpt2", "none"):
         beam_bpe_main("count", corpus, "-o", tmp_path / pattern, "--pattern", pattern)
     line = fails("train", "--words", tmp_path / "gpt2", tmp_path / "none", "-o", out, "-n", 260)
-    assert "different pre-tokenizers cannot be summed" in line
+    assert "counted with different parameters cannot be summed: pre_tokenizer" in line
 
 
 def foreign(path: Path, word: str = "word", count: str = "count") -> Path:

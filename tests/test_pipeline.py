@@ -488,9 +488,9 @@ def test_counts_of_documents_are_summed(tmp_path):
 @pytest.mark.parametrize(
     "other, message",
     [
-        ({"pattern": "gpt2"}, "made with different parameters"),
-        ({"special_tokens": ["<|end|>"]}, "made with different parameters"),
-        ({"max_word_bytes": 99}, "made with different parameters"),
+        ({"pattern": "gpt2"}, "counted with different parameters"),
+        ({"special_tokens": ["<|end|>"]}, "counted with different parameters"),
+        ({"max_word_bytes": 99}, "counted with different parameters"),
         ({"shards": 3}, "shards"),
     ],
 )

@@ -16,7 +16,7 @@ from beam_bpe.pretokenize import pre_tokenizer
 from beam_bpe.reading import documents_of
 from beam_bpe.special import SpecialTokens
 from beam_bpe.transforms.read import READ_COUNTERS
-from beam_bpe.words import add_totals
+from beam_bpe.words import add_totals, check_alike
 
 DEFAULT_SHARDS = 16
 DEFAULT_MEMORY = 512 << 20
@@ -249,8 +249,7 @@ class _MergeFn(beam.DoFn):
         table: Optional[_words.WordTable] = None
         for value in values:
             own, payload = unframe(value)
-            if parameters and own != parameters:
-                raise ValueError(f"word tables made with different parameters cannot be summed: {own} and {parameters}")
+            check_alike(parameters or own, own)
             parameters = own
             if shard == TOTALS_SHARD:
                 totals = add_totals(totals, json.loads(bytes(payload)))

@@ -19,6 +19,7 @@ from beam_bpe import __version__, storage
 KEY = b"beam_bpe"
 MANIFEST = "_manifest.json"
 ROW_GROUP = 1 << 20  # rows
+DISTINCT = ("word", "token", "id", "rank")  # columns of which a dictionary would hold every value
 BROKEN = (pa.ArrowException, OSError, UnicodeDecodeError)  # what pyarrow raises on bytes that are no Parquet
 
 
@@ -39,8 +40,17 @@ def digest(value: Any) -> str:
 def write_parquet(url: str, table: pa.Table, header: Mapping[str, Any]) -> None:
     """Write a table and its header, whole or not at all."""
     table = table.replace_schema_metadata({KEY: canonical_json({**header, "version": __version__})})
+    repeated = [name for name in table.column_names if name not in DISTINCT]
     with storage.write(url) as file:
-        pq.write_table(table, file, compression="zstd", row_group_size=ROW_GROUP, write_statistics=False, write_page_checksum=True)
+        pq.write_table(
+            table,
+            file,
+            compression="zstd",
+            row_group_size=ROW_GROUP,
+            use_dictionary=repeated,
+            write_statistics=False,
+            write_page_checksum=True,
+        )
 
 
 def open_parquet(url: str) -> pq.ParquetFile:

@@ -11,7 +11,7 @@ import re
 import sys
 from typing import Any, NoReturn, Sequence
 
-from beam_bpe import __version__, artifacts, console, progress, storage, words
+from beam_bpe import __version__, artifacts, console, foreign, progress, storage, words
 from beam_bpe.documents import ERRORS, FORMATS, UNITS
 from beam_bpe.pretokenize import DEFAULT_PATTERN, GAPS, PATTERNS, pre_tokenizer
 from beam_bpe.special import SpecialTokens
@@ -334,7 +334,7 @@ def _train(args: argparse.Namespace) -> None:
 
 
 def _given_words(args: argparse.Namespace) -> WordCounts:
-    files = [path for path in args.words if words.is_foreign(path)]
+    files = [path for path in args.words if foreign.is_foreign(path)]
     if files and len(files) != len(args.words):
         raise UsageError("--words takes folders of words or files made elsewhere, not both")
     if files:

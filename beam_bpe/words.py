@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from beam_bpe import __version__, _words, artifacts, compression, storage
+from beam_bpe import __version__, _words, artifacts, foreign, storage
 from beam_bpe.artifacts import FormatError
 from beam_bpe.pretokenize import DEFAULT_PATTERN, PreTokenizer, pre_tokenizer
 from beam_bpe.special import SpecialTokens
@@ -270,7 +270,7 @@ class WordCounts:
         """
         if not paths:
             raise ValueError("paths names no file to read words from")
-        tables = [_read_foreign(path, word_column, count_column) for path in paths]
+        tables = [foreign.read_table(path, word_column, count_column) for path in paths]
         return cls.from_table(pa.concat_tables(tables), name=", ".join(paths), pre_tokenizer=pre_tokenizer)
 
     @classmethod
@@ -278,7 +278,7 @@ class WordCounts:
         cls, table: pa.Table, *, name: str = "the table", pre_tokenizer: PreTokenizer | str = "none"
     ) -> WordCounts:
         """Check a table with the columns `word` and `count` and return its counts."""
-        table = _two_columns(table, "word", "count", name)
+        table = foreign.two_columns(table, "word", "count", name)
         for column in ("word", "count"):
             if table[column].null_count:
                 row = pc.index(pc.is_null(table[column]), True).as_py()
@@ -428,55 +428,3 @@ def read_part(url: str, part: Mapping[str, Any], manifest: Mapping[str, Any]) ->
     if sum(pc.sum(piece).as_py() for piece in _small_sums(table["count"])) != part["occurrences"]:
         raise FormatError(f"{url} does not count the {part['occurrences']} occurrences that its manifest says")
     return table
-
-
-def is_foreign(path: str) -> bool:
-    """Whether a path names a table that was made elsewhere, by its suffix."""
-    return compression.strip_compression(path).lower().endswith((".parquet", ".parq", ".csv", ".tsv"))
-
-
-def _read_foreign(path: str, word_column: str, count_column: str) -> pa.Table:
-    import pyarrow.csv as pc_csv
-
-    name = compression.strip_compression(path).lower()
-    if name.endswith((".parquet", ".parq")):
-        with artifacts.open_parquet(path) as file:
-            try:
-                table = file.read()
-            except artifacts.BROKEN as error:
-                raise FormatError(f"{path} is broken: {error}") from None
-    elif name.endswith((".csv", ".tsv")):
-        with storage.open_read(path) as file:
-            quoted = name.endswith(".csv") or b'"' in file.readline()
-        options = pc_csv.ParseOptions(
-            delimiter="," if name.endswith(".csv") else "\t",
-            quote_char='"' if quoted else False,
-            newlines_in_values=quoted,
-        )
-        strings = pc_csv.ConvertOptions(
-            column_types={word_column: pa.string(), count_column: pa.int64()},
-            strings_can_be_null=False,
-            null_values=[""],
-        )
-        try:
-            with storage.open_read(path) as file:
-                table = pc_csv.read_csv(file, parse_options=options, convert_options=strings)
-        except pa.ArrowInvalid as error:
-            raise FormatError(f"{path}: {error}") from None
-    else:
-        raise FormatError(f"{path}: a table of words is a .parquet, .csv or .tsv file, or a folder that we wrote")
-    return _two_columns(table, word_column, count_column, path)
-
-
-def _two_columns(table: pa.Table, word_column: str, count_column: str, name: str) -> pa.Table:
-    """Return the two columns as word: binary and count: int64."""
-    for column in (word_column, count_column):
-        if column not in table.column_names:
-            raise FormatError(f"{name} has no column {column!r}; it has {', '.join(table.column_names)}")
-    try:
-        words, counts = table[word_column].cast(pa.binary()), table[count_column].cast(pa.int64())
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        raise FormatError(
-            f"{name}: {word_column!r} must hold text or bytes and {count_column!r} whole numbers: {error}"
-        ) from None
-    return pa.table([words, counts], names=["word", "count"])

@@ -298,16 +298,28 @@ static inline size_t valid_length(const u8 *p, const u8 *end) {
 /* Where the first byte that is not valid UTF-8 stands, else `end`. */
 static inline const u8 *valid_until(const u8 *p, const u8 *end) {
     while (p < end) {
-        u64 eight;
-        while (end - p >= 8) {
-            memcpy(&eight, p, 8);
-            if (eight & 0x8080808080808080ull) break;
-            p += 8;
+        u64 a, b;
+        while (end - p >= 16) { /* ASCII, 16 at a time */
+            memcpy(&a, p, 8);
+            memcpy(&b, p + 8, 8);
+            if ((a | b) & 0x8080808080808080ull) break;
+            p += 16;
         }
-        if (p >= end) break;
-        size_t length = valid_length(p, end);
-        if (!length) return p;
-        p += length;
+        const u8 *stop = end - p >= 16 ? p + 16 : end; /* some of these are not, or the end is near */
+        while (p < stop) {
+            if (*p < 0x80) {
+                p++;
+                continue;
+            }
+            /* E1..EC, EE, EF: any two continuation bytes do; nearly all characters beyond Latin are these */
+            if (end - p >= 3 && (u8)(*p - 0xE1) < 0x0F && *p != 0xED && (p[1] & 0xC0) == 0x80 && (p[2] & 0xC0) == 0x80) {
+                p += 3;
+                continue;
+            }
+            size_t length = valid_length(p, end);
+            if (!length) return p;
+            p += length;
+        }
     }
     return p;
 }

@@ -401,26 +401,109 @@ static inline int add_packed(WordTable *t, const u8 *p, const u8 *end, int docum
     return p == end ? 0 : CORRUPT;
 }
 
+/* ---- summing packed tables ------------------------------------------------------------------ */
+
+typedef struct { /* reads a packed table whose rows are sorted */
+    const u8 *at, *end;
+    u64 left; /* rows behind the one at hand */
+    Row row;
+} Cursor;
+
+static inline int row_order(const Row *a, const Row *b) {
+    int order = memcmp(a->bytes, b->bytes, a->length < b->length ? a->length : b->length);
+    return order ? order : (a->length > b->length) - (a->length < b->length);
+}
+
+/* Go to the next row: 1, 0 at the end, CORRUPT where rows are broken or not in order. */
+static inline int advance(Cursor *c, int documents) {
+    Row before = c->row;
+    if (!c->left) return c->at == c->end ? 0 : CORRUPT;
+    c->left--;
+    if (!(c->at = get_row(c->at, c->end, documents, &c->row))) return CORRUPT;
+    return before.bytes && row_order(&before, &c->row) >= 0 ? CORRUPT : 1;
+}
+
+static inline void settle_cursor(Cursor **heap, u32 n, u32 i) {
+    Cursor *c = heap[i];
+    for (u32 child; (child = 2 * i + 1) < n; i = child) {
+        if (child + 1 < n && row_order(&heap[child + 1]->row, &heap[child]->row) < 0) child++;
+        if (row_order(&heap[child]->row, &c->row) >= 0) break;
+        heap[i] = heap[child];
+    }
+    heap[i] = c;
+}
+
+/* Merge n sorted packed tables into `out`, which has room for all their rows; sets what was written.
+ * A sum takes no more bytes than the rows it is of. */
+static inline int merge_packed(Cursor *cursors, Cursor **heap, u32 n, int documents, u8 *out, u64 *bytes, u64 *rows) {
+    u8 *start = out;
+    u32 live = 0;
+    *rows = 0;
+    for (u32 i = 0; i < n; i++) {
+        int more = advance(&cursors[i], documents);
+        if (more < 0) return more;
+        if (more) heap[live++] = &cursors[i];
+    }
+    for (u32 i = live; i-- > 0;) settle_cursor(heap, live, i);
+    while (live) {
+        Row sum = heap[0]->row;
+        sum.count = sum.documents = 0;
+        do {
+            Row *row = &heap[0]->row;
+            if (__builtin_add_overflow(sum.count, row->count, &sum.count)) return COUNT_OVERFLOW;
+            if (__builtin_add_overflow(sum.documents, row->documents, &sum.documents)) return COUNT_OVERFLOW;
+            int more = advance(heap[0], documents);
+            if (more < 0) return more;
+            if (!more) heap[0] = heap[--live];
+            if (live) settle_cursor(heap, live, 0);
+        } while (live && !row_order(&heap[0]->row, &sum));
+        out = put_varint(out, sum.length);
+        out = put_varint(out, (u64)sum.count);
+        if (documents) out = put_varint(out, (u64)sum.documents);
+        memcpy(out, sum.bytes, sum.length);
+        out += sum.length;
+        ++*rows;
+    }
+    *bytes = (u64)(out - start);
+    return 0;
+}
+
 /* ---- order by bytes ------------------------------------------------------------------------ */
 
 typedef struct {
-    u64 prefix; /* the first 8 bytes, big-endian, zero-padded */
+    u64 first, second; /* the first 16 bytes, big-endian, zero-padded */
     const Entry *entry;
 } Sorted;
 
-static inline int precedes(const WordTable *t, const Sorted *a, const Sorted *b) {
-    if (a->prefix != b->prefix) return a->prefix < b->prefix;
+static inline Sorted sorted_item(const WordTable *t, const Entry *e) {
+    u64 length, lo = e->lo, hi = e->hi & ~(LONG_MARK << 56);
+    if (is_long(e)) {
+        const u8 *p = word_bytes(t, e, &length);
+        lo = load64(p);
+        hi = load64(p + 8);
+    }
+    return (Sorted){__builtin_bswap64(lo), __builtin_bswap64(hi), e};
+}
+
+/* Between words that agree in 16 bytes, padding included. */
+static inline int precedes_beyond(const WordTable *t, const Sorted *a, const Sorted *b) {
     u64 n, m;
     const u8 *p = word_bytes(t, a->entry, &n), *q = word_bytes(t, b->entry, &m);
     int order = memcmp(p, q, n < m ? n : m);
     return order ? order < 0 : n < m;
 }
 
-/* Sort items[:n] by the bytes of their words: insertion sort of runs of 16, then merges bottom-up
+static inline int precedes(const WordTable *t, const Sorted *a, const Sorted *b) {
+    if (a->first == b->first && a->second == b->second) return precedes_beyond(t, a, b);
+    /* no branch: which comes first cannot be predicted */
+    return (a->first < b->first) | ((a->first == b->first) & (a->second < b->second));
+}
+
+/* Sort items[:n] by the bytes of their words: insertion sort of runs of 8, then merges bottom-up
  * through scratch[:n]; returns the one of the two arrays that holds the result. */
 static inline Sorted *sort_by_bytes(const WordTable *t, Sorted *items, Sorted *scratch, u64 n) {
-    for (u64 start = 0; start < n; start += 16) {
-        u64 stop = start + 16 < n ? start + 16 : n;
+    for (u64 start = 0; start < n; start += 8) {
+        u64 stop = start + 8 < n ? start + 8 : n;
         for (u64 i = start + 1; i < stop; i++) {
             Sorted x = items[i];
             u64 j = i;
@@ -428,26 +511,25 @@ static inline Sorted *sort_by_bytes(const WordTable *t, Sorted *items, Sorted *s
             items[j] = x;
         }
     }
-    for (u64 width = 16; width < n; width *= 2) {
+    for (u64 width = 8; width < n; width *= 2) {
         for (u64 start = 0; start < n; start += 2 * width) {
             u64 middle = start + width < n ? start + width : n, stop = start + 2 * width < n ? start + 2 * width : n;
-            u64 i = start, j = middle;
-            for (u64 k = start; k < stop; k++) {
-                if (j >= stop || (i < middle && !precedes(t, &items[j], &items[i]))) scratch[k] = items[i++];
-                else scratch[k] = items[j++];
+            u64 i = start, j = middle, k = start;
+            while (i < middle && j < stop) {
+                u64 right = (u64)precedes(t, &items[j], &items[i]);
+                scratch[k++] = items[right ? j : i];
+                j += right;
+                i += 1 - right;
             }
+            memcpy(scratch + k, items + i, (middle - i) * sizeof *items);
+            k += middle - i;
+            memcpy(scratch + k, items + j, (stop - j) * sizeof *items);
         }
         Sorted *swap = items;
         items = scratch;
         scratch = swap;
     }
     return items;
-}
-
-static inline u64 prefix_of(const WordTable *t, const Entry *e) {
-    u64 length, lo = e->lo;
-    if (is_long(e)) lo = load64(word_bytes(t, e, &length));
-    return __builtin_bswap64(lo);
 }
 
 #endif

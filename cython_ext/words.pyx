@@ -5,7 +5,7 @@ Bytes and integers go in and come out; there is no input or output and no policy
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
-from libc.stdlib cimport free, malloc
+from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcmp, memcpy
 
 import os
@@ -26,7 +26,6 @@ cdef extern from "word_table.h" nogil:
     ctypedef struct Scanned:
         int64_t words, overlong, overlong_bytes
     ctypedef struct Sorted:
-        uint64_t prefix
         const Entry *entry
     ctypedef struct Row:
         const uint8_t *bytes
@@ -40,7 +39,8 @@ cdef extern from "word_table.h" nogil:
                         ScannedPattern, uint64_t max_word, int continues, Scanned *)
     const uint8_t *word_bytes(const Table *, const Entry *, uint64_t *length)
     uint32_t shard_of(const Table *, const Entry *, uint32_t shards)
-    uint64_t prefix_of(const Table *, const Entry *)
+    Sorted sorted_item(const Table *, const Entry *)
+    void __builtin_prefetch(const void *)
     Sorted *sort_by_bytes(const Table *, Sorted *, Sorted *scratch, uint64_t)
     uint64_t packed_size(const Table *, const Entry *, int documents)
     uint8_t *pack_entry(uint8_t *, const Table *, const Entry *, int documents)
@@ -48,7 +48,17 @@ cdef extern from "word_table.h" nogil:
     const uint8_t *get_row(const uint8_t *, const uint8_t *end, int documents, Row *)
     int add_packed(Table *, const uint8_t *, const uint8_t *end, int documents, uint64_t rows)
 
+cdef extern from "word_table.h" nogil:
+    ctypedef struct Cursor:
+        const uint8_t *at
+        const uint8_t *end
+        uint64_t left
+        Row row
+    int c_merge_packed "merge_packed"(Cursor *, Cursor **heap, uint32_t, int documents, uint8_t *out,
+                                      uint64_t *size, uint64_t *rows)
+
 cdef uint64_t FEWEST_SLOTS = 1 << 10
+cdef uint64_t AHEAD = 16  # entries fetched from memory before they are packed
 cdef uint64_t LONGEST_WORD = 0xFFFFFFFF  # the arena holds lengths as u32
 
 
@@ -182,68 +192,67 @@ cdef class WordTable:
     def pack(self, uint32_t shards=1, bint ordered=False):
         """Return the non-empty shards as [(shard, packed bytes)], rows sorted by word if `ordered`."""
         cdef Table *t = &self.table
-        cdef uint64_t i, n = t.used
-        cdef uint64_t *sizes
-        cdef uint64_t *rows
-        cdef uint8_t **cursors
+        cdef uint64_t i, start, n, widest = 0
+        cdef uint64_t *ends
         cdef Sorted *items
-        cdef uint32_t *shard
+        cdef Sorted *scratch = NULL
+        cdef uint32_t shard
         if not 1 <= shards <= 1 << 24:
             raise ValueError(f"shards is {shards}; it must lie between 1 and {1 << 24}")
-        items = self.listed(ordered)
-        sizes = <uint64_t *>malloc(8 * shards)
-        rows = <uint64_t *>malloc(8 * shards)
-        cursors = <uint8_t **>malloc(sizeof(uint8_t *) * shards)
-        shard = <uint32_t *>malloc(4 * (n + 1))
+        ends = <uint64_t *>calloc(shards + 1, 8)
+        items = <Sorted *>malloc(sizeof(Sorted) * (t.used + 1))
         try:
-            if not (items and sizes and rows and cursors and shard):
+            if not items or not ends:
                 raise MemoryError("no memory to pack the word table")
-            with nogil:
-                for i in range(shards):
-                    sizes[i] = PACKED_HEADER
-                    rows[i] = 0
-                for i in range(n):
-                    shard[i] = shard_of(t, items[i].entry, shards)
-                    sizes[shard[i]] += packed_size(t, items[i].entry, self.documents)
-                    rows[shard[i]] += 1
+            with nogil:  # list the entries shard by shard
+                for i in range(t.slots):
+                    if t.entries[i].hi:
+                        ends[shard_of(t, &t.entries[i], shards) + 1] += 1
+                for shard in range(shards):
+                    if ends[shard + 1] > widest:
+                        widest = ends[shard + 1]
+                    ends[shard + 1] += ends[shard]
+                for i in range(t.slots):
+                    if t.entries[i].hi:
+                        shard = shard_of(t, &t.entries[i], shards)
+                        items[ends[shard]] = sorted_item(t, &t.entries[i])
+                        ends[shard] += 1
+            if ordered:
+                scratch = <Sorted *>malloc(sizeof(Sorted) * (widest + 1))
+                if not scratch:
+                    raise MemoryError("no memory to sort the word table")
             packed = []
-            for i in range(shards):
-                if rows[i]:
-                    blob = PyBytes_FromStringAndSize(NULL, sizes[i])
-                    cursors[i] = put_header(<uint8_t *>PyBytes_AS_STRING(blob), self.documents, i, shards, rows[i])
-                    packed.append((i, blob))
-            with nogil:
-                for i in range(n):
-                    cursors[shard[i]] = pack_entry(cursors[shard[i]], t, items[i].entry, self.documents)
+            start = 0
+            for shard in range(shards):
+                n = ends[shard] - start
+                if n:
+                    packed.append((shard, self.packed(shard, shards, items + start, scratch, n)))
+                start += n
             return packed
         finally:
             free(items)
-            free(sizes)
-            free(rows)
-            free(cursors)
-            free(shard)
-
-    cdef Sorted *listed(self, bint ordered) except? NULL:
-        """List the entries (caller frees), by the bytes of their words if `ordered`."""
-        cdef Table *t = &self.table
-        cdef uint64_t i, n = 0
-        cdef Sorted *items = <Sorted *>malloc(sizeof(Sorted) * (t.used + 1))
-        cdef Sorted *scratch = <Sorted *>malloc(sizeof(Sorted) * (t.used + 1)) if ordered else NULL
-        cdef Sorted *result = items
-        if not items or (ordered and not scratch):
-            free(items)
             free(scratch)
-            raise MemoryError("no memory to list the word table")
+            free(ends)
+
+    cdef bytes packed(self, uint32_t shard, uint32_t shards, Sorted *items, Sorted *scratch, uint64_t n):
+        """Pack the entries items[:n], sorted if there is scratch."""
+        cdef Table *t = &self.table
+        cdef uint64_t i, size = PACKED_HEADER
+        cdef uint8_t *out
         with nogil:
-            for i in range(t.slots):
-                if t.entries[i].hi:
-                    items[n].entry = &t.entries[i]
-                    items[n].prefix = prefix_of(t, &t.entries[i])
-                    n += 1
-            if ordered:
-                result = sort_by_bytes(t, items, scratch, n)
-        if ordered:
-            free(scratch if result == items else items)
+            if scratch:
+                items = sort_by_bytes(t, items, scratch, n)
+            for i in range(n):
+                if i + AHEAD < n:
+                    __builtin_prefetch(items[i + AHEAD].entry)
+                size += packed_size(t, items[i].entry, self.documents)
+        result = PyBytes_FromStringAndSize(NULL, size)
+        out = put_header(<uint8_t *>PyBytes_AS_STRING(result), self.documents, shard, shards, n)
+        with nogil:
+            for i in range(n):
+                if i + AHEAD < n:
+                    __builtin_prefetch(items[i + AHEAD].entry)
+                out = pack_entry(out, t, items[i].entry, self.documents)
         return result
 
 
@@ -307,6 +316,58 @@ def unpack(const uint8_t[::1] packed not None):
                 documents_out[i] = row.documents
         offsets_out[rows] = total
     return shard, shards, data, offsets, counts, documents
+
+
+def merge_packed(list packed not None):
+    """Return the sum of packed tables of one shard, whose rows are sorted (as pack(ordered=True) gives them).
+
+    Raises:
+        ValueError: they are of different shards, or a table is broken or not sorted.
+        OverflowError: a sum exceeds 2**63 - 1.
+    """
+    cdef uint32_t shard, shards, first_shard = 0, first_shards = 0, n = len(packed), i
+    cdef uint64_t rows, room = PACKED_HEADER, size = 0, written = 0
+    cdef int flags, first_flags = 0, error
+    cdef Cursor *cursors
+    cdef Cursor **heap
+    cdef const uint8_t[::1] view
+    cdef uint8_t *out
+    if not n:
+        raise ValueError("there are no packed words to merge")
+    views = []
+    cursors = <Cursor *>calloc(n, sizeof(Cursor))
+    heap = <Cursor **>malloc(n * sizeof(Cursor *))
+    out = NULL
+    try:
+        if not cursors or not heap:
+            raise MemoryError("no memory to merge packed words")
+        for i in range(n):
+            view = packed[i]
+            views.append(view)
+            flags = read_header(view, &shard, &shards, &rows)
+            if not i:
+                first_flags, first_shard, first_shards = flags, shard, shards
+            if flags != first_flags or shard != first_shard or shards != first_shards:
+                raise ValueError(f"packed words of shard {shard} of {shards} and of {first_shard} of {first_shards} "
+                                 "(or with documents and without) cannot be summed")
+            cursors[i].at = &view[0] + PACKED_HEADER
+            cursors[i].end = &view[0] + view.shape[0]
+            cursors[i].left = rows
+            room += view.shape[0] - PACKED_HEADER
+        if n == 1:
+            return bytes(packed[0])
+        out = <uint8_t *>malloc(room)
+        if out == NULL:
+            raise MemoryError("no memory to merge packed words")
+        with nogil:
+            error = c_merge_packed(cursors, heap, n, first_flags & WITH_DOCUMENTS, out + PACKED_HEADER, &size, &written)
+        check(error)
+        put_header(out, first_flags & WITH_DOCUMENTS, first_shard, first_shards, written)
+        return PyBytes_FromStringAndSize(<char *>out, PACKED_HEADER + size)
+    finally:
+        free(cursors)
+        free(heap)
+        free(out)
 
 
 def first_unordered(const uint8_t[::1] data not None, const int64_t[::1] offsets not None, bytes before not None):

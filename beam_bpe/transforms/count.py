@@ -233,7 +233,7 @@ class _CountFn(beam.DoFn):
     def _flush(self, bundle: _Bundle) -> Iterator[Tuple[int, bytes]]:
         self._count_waiting(bundle)
         self._flushes.inc()
-        for shard, packed in bundle.table.pack(self._shards):
+        for shard, packed in bundle.table.pack(self._shards, ordered=True):
             yield shard, frame(self._parameters, packed)
         yield TOTALS_SHARD, frame(self._parameters, json.dumps(bundle.totals).encode())
 
@@ -241,12 +241,13 @@ class _CountFn(beam.DoFn):
 class _MergeFn(beam.DoFn):
     """Sum the packed words of a shard, or the totals."""
 
+    _MERGED_AT = 128 << 20  # bytes of packed words that are gathered before they are merged
+
     def process(self, element: Tuple[int, Iterable[bytes]]) -> Iterator[Tuple[int, bytes]]:
         shard, values = element
         parameters: Dict[str, Any] = {}
-        shards = 0
         totals: Dict[str, int] = {}
-        table: Optional[_words.WordTable] = None
+        waiting: List[Any] = []
         for value in values:
             own, payload = unframe(value)
             check_alike(parameters or own, own)
@@ -254,14 +255,10 @@ class _MergeFn(beam.DoFn):
             if shard == TOTALS_SHARD:
                 totals = add_totals(totals, json.loads(bytes(payload)))
                 continue
-            if table is None:
-                table = _words.WordTable(documents=_words.has_documents(payload))
-            _, of = table.add_packed(payload)
-            if shards and of != shards:
-                raise ValueError(f"word tables cut into {of} and into {shards} shards cannot be summed")
-            shards = of
-        if table is None:
+            waiting.append(payload)
+            if len(waiting) > 1 and sum(map(len, waiting)) > self._MERGED_AT:
+                waiting = [_words.merge_packed(waiting)]
+        if shard == TOTALS_SHARD:
             yield shard, frame(parameters, json.dumps(totals).encode())
-        else:
-            for _, packed in table.pack(shards, ordered=True):
-                yield shard, frame(parameters, packed)
+        elif waiting:
+            yield shard, frame(parameters, _words.merge_packed(waiting))

@@ -347,9 +347,12 @@ def merge_packed(list packed not None):
             flags = read_header(view, &shard, &shards, &rows)
             if not i:
                 first_flags, first_shard, first_shards = flags, shard, shards
-            if flags != first_flags or shard != first_shard or shards != first_shards:
-                raise ValueError(f"packed words of shard {shard} of {shards} and of {first_shard} of {first_shards} "
-                                 "(or with documents and without) cannot be summed")
+            if shards != first_shards:
+                raise ValueError(f"word tables cut into {shards} and into {first_shards} shards cannot be summed")
+            if shard != first_shard:
+                raise ValueError(f"packed words of the shards {shard} and {first_shard} cannot be summed")
+            if flags != first_flags:
+                raise ValueError("words that count documents and words that do not cannot be summed")
             cursors[i].at = &view[0] + PACKED_HEADER
             cursors[i].end = &view[0] + view.shape[0]
             cursors[i].left = rows

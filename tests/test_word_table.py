@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from beam_bpe import _scan, _words
 from beam_bpe.reference import pre_tokenize
+from beam_bpe._words import WordTable, merge_packed
 from beam_bpe.pretokenize import PATTERNS
 
 INT64_MAX = 2**63 - 1
@@ -535,3 +536,59 @@ def test_first_unordered_row(words, before, in_order):
     expected = next((i for i in range(len(words)) if all_words[i + 1] <= all_words[i]), -1)
 
     assert _words.first_unordered(b"".join(words), offsets, before) == expected
+
+
+# ---- sums of packed tables ----
+
+
+@pytest.mark.parametrize("documents", [False, True])
+def test_merge_packed_equals_one_table(documents):
+    rng = random.Random(5)
+    for _ in range(200):
+        shards = rng.choice([1, 3])
+        packed = {shard: [] for shard in range(shards)}
+        whole = WordTable(documents=documents)
+        for _ in range(rng.randrange(1, 6)):
+            table = WordTable(documents=documents)
+            for _ in range(rng.randrange(40)):
+                word = bytes(rng.choice(b"ab\0c") for _ in range(rng.choice([1, 2, 3, 15, 16, 20])))
+                count, held = rng.choice([1, 5, 200, 2**40]), rng.choice([0, 3, 300]) * documents
+                for one in (table, whole):
+                    one.add(word, count, held)
+            for shard, blob in table.pack(shards, ordered=True):
+                packed[shard].append(blob)
+        merged = [(shard, merge_packed(blobs)) for shard, blobs in packed.items() if blobs]
+        assert merged == whole.pack(shards, ordered=True)
+
+
+def packed_words(counts, shards=1, documents=False):
+    table = WordTable(documents=documents)
+    for word, count in counts.items():
+        table.add(word, count)
+    return [blob for _, blob in table.pack(shards, ordered=True)]
+
+
+def test_merge_packed_refuses_what_does_not_belong_together():
+    one = packed_words({b"a": 1, b"b": 2})
+    with pytest.raises(ValueError, match="into 2 and into 1 shards"):
+        merge_packed(one + packed_words({b"a": 1}, shards=2))
+    with pytest.raises(ValueError, match="the shards"):
+        merge_packed(packed_words({bytes([65 + i]): 1 for i in range(26)}, shards=2))
+    with pytest.raises(ValueError, match="count documents"):
+        merge_packed(one + packed_words({b"a": 1}, documents=True))
+    with pytest.raises(ValueError, match="no packed words"):
+        merge_packed([])
+    with pytest.raises(OverflowError):
+        merge_packed(packed_words({b"a": 2**62}) * 2)
+
+
+def test_merge_packed_refuses_broken_and_unsorted_rows():
+    blob = packed_words({b"apple": 1, b"banana": 300, b"cherry": 2})[0]
+    for cut in range(len(blob)):
+        with pytest.raises(ValueError):
+            merge_packed([blob, blob[:cut]])
+    swapped = blob.replace(b"apple", b"zebra")
+    with pytest.raises(ValueError):
+        merge_packed([blob, swapped])
+    with pytest.raises(ValueError):
+        merge_packed([blob, blob + b"x"])

@@ -244,6 +244,7 @@ def _count_into(args: argparse.Namespace, folder: str, vocabulary: str | None = 
         documents=args.count_documents,
         memory=args.memory << 20,
         time_limit=args.time_limit,
+        threads=read.workers if chosen.scanner is not None and not args.beam_flags else 1,
     )
 
     def build(pipeline: Any) -> None:

@@ -40,6 +40,10 @@ TOTALS = (
 )
 
 
+class LostWords(RuntimeError):
+    """A table does not hold the words that were counted into it."""
+
+
 def add_totals(*several: Mapping[str, int]) -> dict[str, int]:
     """Return the sums of totals, key by key, in the order of `TOTALS`."""
     return {name: sum(totals.get(name, 0) for totals in several) for name in TOTALS}
@@ -130,8 +134,18 @@ def _small_sums(counts: pa.ChunkedArray) -> Iterator[pa.Array]:
 def publish(
     folder: str, parts: Iterable[Mapping[str, Any]], parameters: Mapping[str, Any], totals: Mapping[str, int]
 ) -> None:
-    """Write the manifest of a folder whose parts all stand, then remove the parts it does not name."""
+    """Write the manifest of a folder whose parts all stand, then remove the parts it does not name.
+
+    Raises:
+        LostWords: the parts do not hold the words that were counted; nothing is published.
+    """
     ordered = sorted(parts, key=lambda part: part["name"])
+    held = sum(part["occurrences"] for part in ordered) + totals.get("pruned_occurrences", 0)
+    if held != totals.get("words", 0):
+        raise LostWords(
+            f"{totals.get('words', 0):,} words were counted, but {held:,} arrived: the runner lost or doubled some on "
+            "the way, so nothing was published; run the job again, or with another runner"
+        )
     artifacts.write_manifest(
         folder,
         {
@@ -359,7 +373,8 @@ class WordCounts:
             raise OverflowError(f"a count times {factor} exceeds 2**63 - 1")
         counts = pc.multiply(self.table["count"], pa.scalar(factor, pa.int64()))
         table = self.table.set_column(1, self.table.schema.field("count"), counts)
-        return WordCounts(table, self.parameters, {**self.totals, "words": self.totals.get("words", 0) * factor})
+        weighed = {name: self.totals.get(name, 0) * factor for name in ("words", "pruned_occurrences")}
+        return WordCounts(table, self.parameters, {**self.totals, **weighed})
 
     def prune(self, min_count: int) -> WordCounts:
         """Return the table without the words that occur less than `min_count` times; totals tell how many."""
@@ -379,7 +394,7 @@ class WordCounts:
         packed = native.pack(shards, ordered=True)
         claim(folder, overwrite)
         parts = [write_part(folder, words, self.parameters) for _, words in packed]
-        publish(folder, parts, self.parameters, self.totals)
+        publish(folder, parts, self.parameters, {"words": self.occurrences, **self.totals})
 
 
 def _parameters(

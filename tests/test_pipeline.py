@@ -840,3 +840,42 @@ def test_parts_carry_no_trace_of_the_run(tmp_path):
     assert set(header) == {"kind", "parameters", "version"}
     manifest = storage.read_bytes(str(tmp_path / "w" / "_manifest.json")).decode()
     assert str(tmp_path) not in manifest and storage.run_id() not in manifest
+
+
+# ---- a runner that loses elements ----
+
+
+def test_words_that_a_runner_lost_are_not_published(tmp_path):
+    """Totals travel beside the words, so that a table that lacks some is found out."""
+    kept = []
+
+    def lose_one(pair):
+        if pair[0] >= 0 and not kept:
+            kept.append(pair)
+            return []
+        return [pair]
+
+    with pytest.raises(Exception, match="words were counted, but .* arrived"):
+        with beam.Pipeline(runner="FnApiRunner") as p:
+            counted = p | beam.Create(["a b c d e f g h"]) | CountWords(pattern="whitespace", shards=4)
+            counted | beam.FlatMap(lose_one) | WriteWords(str(tmp_path / "words"))
+    assert not (tmp_path / "words" / "_manifest.json").exists()
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+def test_threads_of_a_bundle_change_nothing(threads, tmp_path):
+    (tmp_path / "a.txt").write_text("low lower newest widest " * 5000)
+    with beam.Pipeline(runner="FnApiRunner") as p:
+        documents = p | ReadDocuments(str(tmp_path / "a.txt"), pattern="whitespace", range_bytes=1000)
+        documents | CountWords(pattern="whitespace", threads=threads) | WriteWords(str(tmp_path / "words"))
+    words = WordCounts.read(str(tmp_path / "words"))
+    assert words.to_dict() == dict.fromkeys([b"low", b"lower", b"newest", b"widest"], 5000)
+    assert words.totals["bytes"] == (tmp_path / "a.txt").stat().st_size
+
+
+def test_what_a_thread_raises_fails_the_bundle(tmp_path):
+    (tmp_path / "a.txt").write_text("a" * 50_000)
+    with pytest.raises(Exception, match="took more than"):
+        with beam.Pipeline(runner="FnApiRunner") as p:
+            documents = p | ReadDocuments(str(tmp_path / "a.txt"))
+            documents | CountWords(pattern=r"(a+)+b", threads=3, time_limit=0.2) | WriteWords(str(tmp_path / "words"))

@@ -9,7 +9,8 @@ import apache_beam as beam
 from apache_beam.metrics import Metrics
 from apache_beam.utils.windowed_value import WindowedValue
 
-from beam_bpe import _words, progress
+from beam_bpe import _words
+from beam_bpe.counting import WordCounter
 from beam_bpe.documents import DocumentBatch
 from beam_bpe.framing import TOTALS_SHARD, frame, unframe
 from beam_bpe.pretokenize import pre_tokenizer
@@ -50,6 +51,8 @@ class CountWords(beam.PTransform):
         documents: count also in how many documents each word occurs.
         memory: bytes that the tables of one process may take before they are sent on.
         time_limit: seconds that a regex may take for one document.
+        threads: how many threads of a worker count one bundle; more than one pays where a worker has
+            the cores for itself, and for named patterns only.
     """
 
     def __init__(
@@ -64,10 +67,13 @@ class CountWords(beam.PTransform):
         documents: bool = False,
         memory: int = DEFAULT_MEMORY,
         time_limit: float = 60.0,
+        threads: int = 1,
     ):
         super().__init__()
         if shards < 1:
             raise ValueError(f"shards is {shards}; it must be at least 1")
+        if threads < 1:
+            raise ValueError(f"threads is {threads}; it must be at least 1")
         if max_word_bytes < 1:
             raise ValueError(f"max_word_bytes is {max_word_bytes}; it must be at least 1")
         if errors not in ("replace", "strict", "skip"):
@@ -79,6 +85,7 @@ class CountWords(beam.PTransform):
         self._shards = shards
         self._documents = documents
         self._memory = memory
+        self._threads = threads
 
     def display_data(self):
         return {"pattern": self._pre_tokenizer.pattern, "shards": self._shards, "documents": self._documents}
@@ -112,35 +119,34 @@ class MergeWords(beam.PTransform):
 
 
 class _Budget:
-    """The memory that the tables of this process share; each may take an equal part."""
+    """The memory that the counters of this process share; each may take an equal part."""
 
     _lock = threading.Lock()
-    _tables: "weakref.WeakSet[_words.WordTable]" = weakref.WeakSet()
+    _counters: "weakref.WeakSet[WordCounter]" = weakref.WeakSet()
 
     @classmethod
-    def enter(cls, table: _words.WordTable) -> None:
+    def enter(cls, counter: WordCounter) -> None:
         with cls._lock:
-            cls._tables.add(table)
+            cls._counters.add(counter)
 
     @classmethod
     def share(cls, memory: int) -> int:
         with cls._lock:
-            return memory // max(1, len(cls._tables))
+            return memory // max(1, len(cls._counters))
 
 
 class _Bundle:
-    """What one bundle has counted in one window."""
+    """What one bundle counts in one window."""
 
-    def __init__(self, documents: bool):
-        self.table = _words.WordTable(documents=documents)
-        self.totals: Dict[str, int] = {}
-        self.waiting: List[Union[str, bytes]] = []
+    def __init__(self, counter: WordCounter):
+        self.counter = counter
+        self.waiting: List[Union[str, bytes]] = []  # single documents, to be counted together
         self.waiting_bytes = 0
-        _Budget.enter(self.table)
+        _Budget.enter(counter)
 
 
 class _CountFn(beam.DoFn):
-    """Count into a native table per window; emit it at the end of the bundle, or before it grows too large.
+    """Count into native tables per window; emit them at the end of the bundle, or before they grow too large.
 
     This is a combiner of our own: a CombineFn cannot emit early, and a lifted one is held whole, counted
     in keys and not in bytes.
@@ -156,6 +162,7 @@ class _CountFn(beam.DoFn):
         self._shards = params._shards
         self._documents = params._documents
         self._memory = params._memory
+        self._threads = params._threads
         self._parameters = {
             "pre_tokenizer": self._pre_tokenizer.spec(),
             "special_tokens": list(self._specials.tokens),
@@ -168,9 +175,14 @@ class _CountFn(beam.DoFn):
         self._read = {name: Metrics.counter("beam_bpe", name) for name in READ_COUNTERS}
 
     def start_bundle(self) -> None:
-        self._bundles = {}  # instances are used again, also after a bundle that failed
+        self._give_up()  # instances are used again, also after a bundle that failed
 
     def teardown(self) -> None:
+        self._give_up()
+
+    def _give_up(self) -> None:
+        for bundle in self._bundles.values():
+            bundle.counter.close()
         self._bundles = {}
 
     def process(
@@ -181,9 +193,16 @@ class _CountFn(beam.DoFn):
             yield from self._flush_if_large(window)
         bundle = self._bundles.get(window)
         if bundle is None:
-            bundle = self._bundles[window] = _Bundle(self._documents)
+            counter = WordCounter(
+                self._pre_tokenizer,
+                self._specials,
+                max_word_bytes=self._max_word_bytes,
+                documents=self._documents,
+                threads=self._threads,
+            )
+            bundle = self._bundles[window] = _Bundle(counter)
         if isinstance(element, DocumentBatch):
-            self._count(bundle, element)
+            bundle.counter.add(element)
         elif isinstance(element, (str, bytes)):
             bundle.waiting.append(element)
             bundle.waiting_bytes += len(element)
@@ -196,7 +215,7 @@ class _CountFn(beam.DoFn):
 
     def _flush_if_large(self, window: Any) -> Iterator[Tuple[int, bytes]]:
         bundle = self._bundles.get(window)
-        if bundle is not None and bundle.table.nbytes > _Budget.share(self._memory):
+        if bundle is not None and bundle.counter.nbytes > _Budget.share(self._memory):
             yield from self._flush(self._bundles.pop(window))
 
     def finish_bundle(self) -> Iterator[WindowedValue]:
@@ -211,31 +230,17 @@ class _CountFn(beam.DoFn):
             batch = documents_of(documents, self._errors)
             for name, counter in self._read.items():  # ReadDocuments counts its own
                 counter.inc(batch.totals.get(name, 0))
-            self._count(bundle, batch)
-
-    def _count(self, bundle: _Bundle, batch: DocumentBatch) -> None:
-        bounds, cuts = self._specials.cut(batch.data, batch.bounds)
-        scanned = self._pre_tokenizer.count(
-            bundle.table, batch.data, bounds, max_word_bytes=self._max_word_bytes, continues=batch.continues
-        )
-        found = {
-            "words": scanned.words,
-            "overlong_words": scanned.overlong_words,
-            "overlong_bytes": scanned.overlong_bytes,
-            "special_tokens": cuts,
-        }
-        bundle.totals = add_totals(bundle.totals, batch.totals, found)
-        self._words.inc(scanned.words)
-        if scanned.overlong_words:
-            self._overlong.inc(scanned.overlong_words)
-        progress.add(words=scanned.words)
+            bundle.counter.add(batch)
 
     def _flush(self, bundle: _Bundle) -> Iterator[Tuple[int, bytes]]:
         self._count_waiting(bundle)
+        packed, totals = bundle.counter.finish(self._shards)
         self._flushes.inc()
-        for shard, packed in bundle.table.pack(self._shards, ordered=True):
-            yield shard, frame(self._parameters, packed)
-        yield TOTALS_SHARD, frame(self._parameters, json.dumps(bundle.totals).encode())
+        self._words.inc(totals.get("words", 0))
+        self._overlong.inc(totals.get("overlong_words", 0))
+        for shard, words in packed:
+            yield shard, frame(self._parameters, words)
+        yield TOTALS_SHARD, frame(self._parameters, json.dumps(totals).encode())
 
 
 class _MergeFn(beam.DoFn):

@@ -1,0 +1,96 @@
+"""Count batches of documents into native tables, in one thread or in several of one process."""
+
+from __future__ import annotations
+
+from collections import deque
+from concurrent.futures import Future, ThreadPoolExecutor
+
+from beam_bpe import _words, progress
+from beam_bpe.documents import DocumentBatch
+from beam_bpe.pretokenize import PreTokenizer
+from beam_bpe.special import SpecialTokens
+from beam_bpe.words import add_totals
+
+
+class WordCounter:
+    """Count words and totals; the kernels release the GIL, so threads count side by side.
+
+    Args:
+        documents: count also the documents that hold a word.  What stands between special tokens is a
+            document of its own here.  One thread does it, since the pieces of a document belong together.
+        threads: how many count; each fills a table of its own.
+    """
+
+    def __init__(
+        self,
+        pre_tokenizer: PreTokenizer,
+        special_tokens: SpecialTokens,
+        *,
+        max_word_bytes: int = 1 << 24,
+        documents: bool = False,
+        threads: int = 1,
+    ):
+        self._pre_tokenizer = pre_tokenizer
+        self._specials = special_tokens
+        self._max_word_bytes = max_word_bytes
+        self._documents = documents
+        self._threads = 1 if documents else threads
+        self._pool = ThreadPoolExecutor(self._threads, "beam_bpe count") if self._threads > 1 else None
+        self._tables: list[_words.WordTable] = []
+        self._free: list[_words.WordTable] = []  # tables that no thread is filling
+        self._pending: deque[Future[dict[str, int]]] = deque()
+        self._totals: dict[str, int] = {}
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory that the tables hold."""
+        return sum(table.nbytes for table in self._tables)
+
+    def add(self, batch: DocumentBatch) -> None:
+        """Count a batch, perhaps a little later; what one before it raised is raised here."""
+        if self._pool is None:
+            self._totals = add_totals(self._totals, self._count(batch))
+            return
+        while len(self._pending) >= 2 * self._threads:
+            self._totals = add_totals(self._totals, self._pending.popleft().result())
+        self._pending.append(self._pool.submit(self._count, batch))
+
+    def finish(self, shards: int) -> tuple[list[tuple[int, bytes]], dict[str, int]]:
+        """Return (shard, packed and sorted words) pairs and the totals of all that was added.
+
+        A shard stands there once for each thread that had words of it.
+        """
+        try:
+            while self._pending:
+                self._totals = add_totals(self._totals, self._pending.popleft().result())
+            pack = self._pool.map if self._pool else map
+            packed = [pair for pairs in pack(lambda table: table.pack(shards, ordered=True), self._tables) for pair in pairs]
+            return packed, self._totals
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """Give up what is not counted yet, and the tables."""
+        if self._pool is not None:
+            self._pool.shutdown(wait=False, cancel_futures=True)
+        self._tables, self._free, self._pending = [], [], deque()
+
+    def _count(self, batch: DocumentBatch) -> dict[str, int]:
+        try:
+            table = self._free.pop()
+        except IndexError:
+            table = _words.WordTable(documents=self._documents)
+            self._tables.append(table)
+        bounds, cuts = self._specials.cut(batch.data, batch.bounds)
+        scanned = self._pre_tokenizer.count(
+            table, batch.data, bounds, max_word_bytes=self._max_word_bytes, continues=batch.continues
+        )
+        self._free.append(table)
+        progress.add(words=scanned.words)
+        found = {
+            "words": scanned.words,
+            "overlong_words": scanned.overlong_words,
+            "overlong_bytes": scanned.overlong_bytes,
+            "special_tokens": cuts,
+        }
+        return add_totals(batch.totals, found)

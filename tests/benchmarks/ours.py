@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sys
@@ -93,19 +94,43 @@ def stages(path: str, pattern: str) -> dict[str, Any]:
     table = _words.WordTable()
     count_into(table, pieces, pattern)
     lap("scan and count")
-    shards = table.pack(4)
-    lap("pack into shards")
-    ordered = []
-    for _, packed in shards:
-        merged = _words.WordTable()
-        merged.add_packed(packed)
-        ordered += merged.pack(4, ordered=True)
-    lap("merge and sort shards")
+    ordered = [(shard, _words.merge_packed([packed])) for shard, packed in table.pack(4, ordered=True)]
+    lap("sort and sum shards")
     with tempfile.TemporaryDirectory() as folder:
         for _, packed in ordered:
             words.write_part(folder, packed, {})
     lap("write Parquet")
     return {**clock.read(), "stages": took}
+
+
+def counting_phase(path: str, pattern: str, workers: str, output: str) -> dict[str, Any]:
+    """Run the command `count` and time its counting itself: from the first batch read to the last one counted.
+
+    What comes before (starting Beam) and after (sorting, summing, Parquet) is the rest of the whole.
+    """
+    from beam_bpe import cli, reading
+    from beam_bpe.counting import WordCounter
+    from beam_bpe.transforms import read
+
+    times: list[float] = []
+    count, read_range = WordCounter._count, reading.read_range
+
+    def timed_count(self: Any, batch: Any) -> Any:
+        result = count(self, batch)
+        times.append(time.perf_counter())
+        return result
+
+    def timed_read(*arguments: Any) -> Any:
+        times.append(time.perf_counter())
+        return read_range(*arguments)
+
+    WordCounter._count, read.read_range = timed_count, timed_read
+    clock = Clock()
+    with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere):
+        code = cli.main(["count", path, "-o", output, "--pattern", pattern, "--workers", workers, "--overwrite"])
+    if code:
+        raise SystemExit(code)
+    return {**clock.read(), "counting": max(times) - min(times)}
 
 
 def learn(folder: str, vocab_size: str, tie_break: str, merges_to: str) -> dict[str, Any]:

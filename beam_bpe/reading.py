@@ -274,7 +274,7 @@ class _Range:
             fixed, replaced = repair(line)
             decoded = fixed.decode()
         try:
-            record = json.loads(decoded, parse_int=len)  # no number is used, and int() refuses very long ones
+            record = json.loads(decoded.rstrip("\r\n"), parse_int=len)  # no number is used, and int() refuses very long ones
         except ValueError as error:
             raise ValueError(f"not JSON: {error}") from None
         except RecursionError:

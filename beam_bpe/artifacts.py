@@ -55,9 +55,16 @@ def write_parquet(url: str, table: pa.Table, header: Mapping[str, Any]) -> None:
 
 def open_parquet(url: str) -> pq.ParquetFile:
     """Open a Parquet file; FormatError names the path when it is none."""
-    file = storage.open_read(url, compression=None)
+    store, path = storage.locate(url)
+    # Arrow's threads may let go of a file while Python ends, and abort if the file is Python's: local files
+    # are Arrow's own, and what is read from a store is not read ahead in threads.
+    if store is None:
+        storage.open_read(url, compression=None).close()  # for its errors, which name the url
+        file = pa.OSFile(path)
+    else:
+        file = storage.open_read(url, compression=None)
     try:
-        return pq.ParquetFile(file, page_checksum_verification=True)
+        return pq.ParquetFile(file, page_checksum_verification=True, pre_buffer=False)
     except BROKEN as error:
         file.close()
         raise FormatError(f"{url} is not a whole Parquet file: {error}") from None

@@ -9,6 +9,7 @@ import logging
 import os
 import re
 import sys
+import traceback
 from typing import Any, NoReturn, Sequence
 
 from beam_bpe import __version__, artifacts, console, foreign, progress, storage, words
@@ -46,8 +47,17 @@ class _Parser(argparse.ArgumentParser):
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command and return its exit code: 0, 1 (failed), 2 (usage), 130 (interrupted)."""
-    alone = argv is None
-    argv = list(sys.argv[1:] if argv is None else argv)
+    if argv is not None:
+        return _run(list(argv))
+    code = _run(sys.argv[1:])
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # Leave at once: after Ctrl-C Beam's threads would be waited for until the job's end (its worker processes
+    # end without us), and Arrow's threads may abort a Python that is ending.
+    os._exit(code)
+
+
+def _run(argv: list[str]) -> int:
     beam_flags = argv[argv.index("--") + 1 :] if "--" in argv else []
     own = argv[: argv.index("--")] if "--" in argv else argv
     debug = "--debug" in own
@@ -70,15 +80,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         print("\nbeam-bpe: interrupted; nothing half-written stands in the output", file=sys.stderr)
         if beam_flags:
             print("beam-bpe: the job was told to stop; its workers may still finish what they do", file=sys.stderr)
-        sys.stderr.flush()
-        if alone:  # Beam's threads would be waited for until the job's end; its worker processes end without us
-            sys.stdout.flush()
-            os._exit(INTERRUPTED)
         return INTERRUPTED
     except Exception as error:
         if debug:
-            raise
-        print(f"beam-bpe: error: {_as_options(console.one_line(error))}", file=sys.stderr)
+            traceback.print_exc()
+        else:
+            print(f"beam-bpe: error: {_as_options(console.one_line(error))}", file=sys.stderr)
         return USAGE if isinstance(error, UsageError) else FAILED
 
 

@@ -630,7 +630,7 @@ def test_a_limit_of_the_system_on_files(corpus, out):
     import resource
 
     (corpus / "b.txt").write_text(" ".join(f"w{i * 7919 % 10007}x{i}" for i in range(5000)))
-    limit = 4_000
+    limit = 2_000
 
     def restrict():
         resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))

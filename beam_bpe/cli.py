@@ -49,11 +49,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command and return its exit code: 0, 1 (failed), 2 (usage), 130 (interrupted)."""
     if argv is not None:
         return _run(list(argv))
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed by the caller
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))
+        getattr(sys, name).reconfigure(errors="backslashreplace")
     code = _run(sys.argv[1:])
-    sys.stdout.flush()
-    sys.stderr.flush()
-    # Leave at once: after Ctrl-C Beam's threads would be waited for until the job's end (its worker processes
-    # end without us), and Arrow's threads may abort a Python that is ending.
+    with contextlib.suppress(BrokenPipeError):
+        sys.stdout.flush()
+        sys.stderr.flush()
+    # Leave at once: after Ctrl-C Beam's threads would be waited for until the job's end, and Arrow's threads may
+    # abort a Python that is ending.
+    console.end_children()
     os._exit(code)
 
 
@@ -74,6 +80,8 @@ def _run(argv: list[str]) -> int:
         args, unknown = parser.parse_known_args(own)
         commands[args.command].check_known(unknown)
         args.beam_flags = beam_flags
+        if getattr(args, "output", None) == "":
+            raise UsageError("--output is empty")
         {"count": _count, "train": _train, "show": _show}[args.command](args)
         return 0
     except KeyboardInterrupt:
@@ -81,6 +89,8 @@ def _run(argv: list[str]) -> int:
         if beam_flags:
             print("beam-bpe: the job was told to stop; its workers may still finish what they do", file=sys.stderr)
         return INTERRUPTED
+    except BrokenPipeError:  # whoever read our output has seen enough
+        return FAILED
     except Exception as error:
         if debug:
             traceback.print_exc()
@@ -153,7 +163,7 @@ _TRAIN_HELP = (
 def _add_reading(parser: _Parser) -> None:
     group = parser.add_argument_group("reading")
     group.add_argument("--documents", choices=UNITS, default="file", help="what a document of a text file is (file)")
-    group.add_argument("--separator", help="the text between documents, with --documents separator")
+    group.add_argument("--separator", help=r"the text between documents, with --documents separator (\n, \r, \t and \\ are read)")
     group.add_argument("--field", default="text", help="of JSON lines (text)")
     group.add_argument("--column", default="text", help="of Parquet and Arrow tables (text)")
     group.add_argument("--format", choices=("auto", *FORMATS), default="auto", help="by default by each file's name")
@@ -181,7 +191,7 @@ def _add_counting(parser: _Parser) -> None:
         "--special-token", action="append", default=[], metavar="TEXT", help="cuts documents, is not learned; repeatable"
     )
     group.add_argument("--max-word-bytes", type=int, default=1 << 24, help="longer words are left out (16 MiB)")
-    group.add_argument("--count-documents", action="store_true", help="count also the documents that hold a word")
+    group.add_argument("--count-documents", action="store_true", help="count also the documents that hold a word, what stands between special tokens being one of its own")
     group.add_argument("--shards", type=int, help="parts of the table of words (by the input)")
     group.add_argument("--memory", type=int, default=512, help="MB for the tables of one process (512)")
 
@@ -254,6 +264,11 @@ def _count_into(args: argparse.Namespace, folder: str, vocabulary: str | None = 
         threads=read.workers if chosen.scanner is not None and not args.beam_flags else 1,
     )
 
+    if rejected and args.overwrite:
+        for name in storage.list_names(rejected):
+            if name.startswith("rejected-") and name.endswith(".jsonl"):
+                storage.remove(storage.join(rejected, name))
+
     def build(pipeline: Any) -> None:
         written = pipeline | read | count | transforms.WriteWords(folder, overwrite=args.overwrite)
         if vocabulary is not None:
@@ -287,22 +302,41 @@ def _count_into(args: argparse.Namespace, folder: str, vocabulary: str | None = 
         quiet.callback(line.end)
         if not args.debug:
             quiet.enter_context(contextlib.redirect_stderr(console.WithoutTracebacks(stream)))
-        running.run(build, options, watch)
+        try:
+            running.run(build, options, watch)
+        except Exception:
+            _clear_empty(folder)
+            raise
     manifest = artifacts.read_manifest(folder, words.KIND)
     _print_words(folder, manifest)
     if rejected and manifest["totals"]["skipped_documents"]:
         print(f"{'set aside':<11} {rejected}")
-    if not manifest["totals"]["words"]:
-        storage.remove(storage.join(folder, artifacts.MANIFEST))  # it stands in the way of the next attempt
+    if _clear_empty(folder):
         raise ValueError(f"the corpus has no words (files read: {len(read.files)})")
     return manifest
 
 
+def _clear_empty(folder: str) -> bool:
+    """Take the manifest of a table without words away, since it stands in the way of the next attempt."""
+    manifest = storage.join(folder, artifacts.MANIFEST)
+    empty = storage.exists(manifest) and not artifacts.read_manifest(folder, words.KIND)["totals"].get("words")
+    if empty:
+        storage.remove(manifest)
+    return empty
+
+
 def _unescaped(separator: str | None) -> str | None:
-    r"""Read \n, \t and \\ in a separator, which a shell cannot easily pass."""
+    r"""Read \n, \r, \t and \\ in a separator, which a shell cannot easily pass."""
     if separator is None:
         return None
-    return separator.replace("\\\\", "\0").replace("\\n", "\n").replace("\\t", "\t").replace("\0", "\\")
+    known = {"n": "\n", "r": "\r", "t": "\t", "\\": "\\"}
+
+    def meant(escape: re.Match[str]) -> str:
+        if escape[1] not in known:
+            raise UsageError(f"--separator knows the escapes \\n, \\r, \\t and \\\\, not {escape[0]}")
+        return known[escape[1]]
+
+    return re.sub(r"\\(.|$)", meant, separator, flags=re.S)
 
 
 # ---- train ---------------------------------------------------------------------------------------
@@ -318,10 +352,13 @@ def _train(args: argparse.Namespace) -> None:
         value = getattr(args, name)
         if value is not None and value < 1:
             raise UsageError(f"--{name.replace('_', '-')} is {value}; it must be at least 1")
-    if storage.exists(storage.join(args.output, VOCABULARY_FILE)) and not args.overwrite:
-        raise FileExistsError(
-            f"{args.output} already holds a vocabulary; choose another folder or overwrite it (--overwrite)"
-        )
+    vocabulary = storage.join(args.output, VOCABULARY_FILE)
+    if storage.exists(vocabulary):
+        if not args.overwrite:
+            raise FileExistsError(
+                f"{args.output} already holds a vocabulary; choose another folder or overwrite it (--overwrite)"
+            )
+        storage.remove(vocabulary)  # first, so that no failure leaves it beside the words of another
     if args.words:
         _learn(args, _given_words(args))
         return

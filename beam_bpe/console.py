@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import glob
 import json
 import os
 import re
+import signal
 import sys
 import time
 from typing import Any, Iterator, TextIO
 
 MODES = ("auto", "bar", "json", "none")
-_LAST_ERROR = re.compile(r"^(?:[\w.]+\.)?(\w*(?:Error|Timeout|Interrupt|Exception|Failed))(?:: (.*))?$", re.M)
+_LAST_ERROR = re.compile(r"^(?:[\w.]+\.)?(\w*(?:Error|Timeout|Interrupt|Exception|Failed|Words))(?:: (.*))?$", re.M)
 _WHILE_RUNNING = re.compile(r" \[while running '[^']*'\]\s*$")
 
 
@@ -72,6 +74,18 @@ class ProgressLine:
             self._stream.write("\n")
             self._stream.flush()
         self._phase, self._width = None, 0
+
+
+def end_children() -> None:
+    """End the processes that this one started and that still run (Beam's local workers), where /proc tells them."""
+    own = [os.getpid()]
+    for parent in own:
+        for path in glob.glob(f"/proc/{parent}/task/*/children"):
+            with contextlib.suppress(OSError), open(path, encoding="ascii") as children:
+                own += map(int, children.read().split())
+    for child in own[1:]:
+        with contextlib.suppress(OSError):
+            os.kill(child, signal.SIGKILL)
 
 
 class WithoutTracebacks:

@@ -76,6 +76,13 @@ class WordCounter:
         self._tables, self._free, self._pending = [], [], deque()
 
     def _count(self, batch: DocumentBatch) -> dict[str, int]:
+        if batch.cut_by not in (None, (self._pre_tokenizer, self._specials.tokens)):
+            chosen, tokens = batch.cut_by
+            raise ValueError(
+                f"documents were read to be cut by {chosen.name!r} with the special tokens {list(tokens)}, and are "
+                f"counted by {self._pre_tokenizer.name!r} with {list(self._specials.tokens)}: give ReadDocuments and "
+                "CountWords the same"
+            )
         try:
             table = self._free.pop()
         except IndexError:

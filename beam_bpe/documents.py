@@ -57,12 +57,15 @@ class DocumentBatch:
         bounds: int64, two per document.
         continues: the first document is the rest of the last one of the batch before.
         totals: what was counted while they were read (names of `words.TOTALS`).
+        cut_by: the pre-tokenizer and special tokens whose words a document was cut between, in ranges
+            or pieces; None where documents are whole.
     """
 
     data: Any
     bounds: np.ndarray
     continues: bool = False
     totals: Mapping[str, int] = field(default_factory=dict)
+    cut_by: tuple[PreTokenizer, tuple[str, ...]] | None = None
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,8 @@ def read_table(path: str, word_column: str, count_column: str) -> pa.Table:
         with artifacts.open_parquet(path) as file:
             try:
                 table = file.read()
+                if (table.schema.metadata or {}).get(artifacts.KEY):
+                    raise FormatError(f"{path} is a file of ours: name its folder, which says what belongs together")
             except artifacts.BROKEN as error:
                 raise FormatError(f"{path} is broken: {error}") from None
     elif name.endswith((".csv", ".tsv")):

@@ -169,6 +169,9 @@ class _Range:
 
     def _whole_file(self) -> Iterator[DocumentBatch]:
         first = 1 if self.source.start == 0 else 0  # the range that counts the document
+        cut_by = None
+        if self.reading.pre_tokenizer is not None and isinstance(self.reading.cutter("text"), cutting.WordCutter):
+            cut_by = (self.reading.pre_tokenizer, self.reading.special_tokens)
         if self.reading.errors == "skip":
             for offset, piece in self._pieces():
                 at = _scan.invalid_utf8(piece)
@@ -181,7 +184,8 @@ class _Range:
             if _scan.invalid_utf8(piece) >= 0:
                 piece, replaced = self._repaired(piece, offset)
             totals = {"bytes": len(piece), "documents": first, "replaced_characters": replaced}
-            yield DocumentBatch(piece, np.array([0, len(piece)], np.int64), continues=not first, totals=totals)
+            bounds = np.array([0, len(piece)], np.int64)
+            yield DocumentBatch(piece, bounds, continues=not first, totals=totals, cut_by=cut_by)
             first = 0
         if first:
             yield _nothing({"documents": 1})
@@ -445,7 +449,7 @@ class _Range:
 
 _NO_BOUNDS = np.empty(0, np.int64)
 _SKIP_HINT = " (errors='skip' sets it aside)"
-_INF = re.compile(rb"Inf\s*[,}\]]")  # of bytes, where Arrow may take it for a number
+_INF = re.compile(rb"(?:Inf|NaN)\s*[,}\]]")  # of bytes, where Arrow may take it for a number
 
 
 def _nothing(totals: dict[str, int]) -> DocumentBatch:

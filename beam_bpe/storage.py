@@ -34,12 +34,13 @@ _runs: dict[int, str] = {}
 _live: set[str] = set()  # temporaries that a thread of this process is writing now; sweep leaves them alone
 
 
-def join(base: str, *names: str) -> str:
+def join(base: str | os.PathLike[str], *names: str) -> str:
     """Append names to a folder's path or URL.
 
     >>> join("gs://bucket/words/", "_manifest.json"), join("out", "words", "part.parquet")
     ('gs://bucket/words/_manifest.json', 'out/words/part.parquet')
     """
+    base = os.fspath(base)
     inner, chain, outer = base.partition("::") if "://" in base.partition("::")[0] else (base, "", "")
     for name in names:
         inner = f"{inner}{'' if not inner or inner.endswith('/') else '/'}{name.strip('/')}"

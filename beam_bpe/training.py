@@ -105,7 +105,7 @@ def train(
         words = WordCounts.from_mapping(words)
     for token, word in specials.occurring_in(words.table["word"]):
         raise ValueError(
-            f"the special token {token!r} occurs inside the word {word!r}: count with special_tokens=[{token!r}], "
+            f"the special token {token!r} occurs inside the word {word[:60]!r}: count with special_tokens=[{token!r}], "
             "so that documents are cut there"
         )
     loop, cells = _load(words, min_pair_count, max_token_length, tie_break)

@@ -7,6 +7,7 @@ fingerprint, and the second is written last, so that the pair is whole or absent
 from __future__ import annotations
 
 import hashlib
+import os
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Iterable, Mapping, NamedTuple
@@ -254,6 +255,7 @@ class Vocabulary:
             FileNotFoundError: it is not there.
             FormatError: a file is broken, or the two are not of one vocabulary.
         """
+        folder = os.fspath(folder)
         for name in (MERGES_FILE, VOCABULARY_FILE):
             if folder.endswith("/" + name) or folder == name:
                 folder = folder[: -len(name)] or "."

@@ -7,6 +7,7 @@ sorted by word) that a `_manifest.json` makes whole.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from numbers import Integral
 from typing import Any, Iterable, Iterator, Mapping, Sequence
@@ -22,6 +23,7 @@ from beam_bpe.special import SpecialTokens
 
 KIND = "words"
 INT64_MAX = 2**63 - 1
+PART_NAME = re.compile(r"part-\d{5,}-of-\d{5,}\.parquet")
 
 #: What is counted beside the words, in artifacts, reports and metrics alike.
 TOTALS = (
@@ -140,6 +142,9 @@ def publish(
         LostWords: the parts do not hold the words that were counted; nothing is published.
     """
     ordered = sorted(parts, key=lambda part: part["name"])
+    names = [part["name"] for part in ordered]
+    if len(set(names)) < len(names):
+        raise ValueError("a shard stands in the table more than once: sum flattened tables with MergeWords first")
     held = sum(part["occurrences"] for part in ordered) + totals.get("pruned_occurrences", 0)
     if held != totals.get("words", 0):
         raise LostWords(
@@ -159,18 +164,40 @@ def publish(
     )
     named = {part["name"] for part in ordered}
     for name in storage.list_names(folder):
-        if name.startswith("part-") and name.endswith(".parquet") and name not in named:
+        if name not in named and _is_ours(folder, name):
             storage.remove(storage.join(folder, name))
 
 
 def claim(folder: str, overwrite: bool) -> None:
-    """Prepare a folder to be written: refuse a finished one, or take its manifest away first."""
+    """Prepare a folder to be written: refuse a finished one, or take its manifest away first.
+
+    Raises:
+        FileExistsError: it holds words already, and `overwrite` is not set; or Parquet files that are
+            somebody else's, which no run of ours writes over or removes.
+    """
     manifest = storage.join(folder, artifacts.MANIFEST)
-    if storage.exists(manifest):
-        if not overwrite:
-            raise FileExistsError(f"{folder} already holds words; choose another folder or overwrite it (--overwrite)")
+    finished = storage.exists(manifest)
+    if finished and not overwrite:
+        raise FileExistsError(f"{folder} already holds words; choose another folder or overwrite it (--overwrite)")
+    for name in storage.list_names(folder):
+        if name.endswith(".parquet") and not name.startswith(".") and not _is_ours(folder, name):
+            raise FileExistsError(f"{folder} holds {name}, which is not a part of a table of words: choose another folder")
+    if finished:
         storage.remove(manifest)
     storage.sweep(folder)
+
+
+def _is_ours(folder: str, name: str) -> bool:
+    """Whether a file is a part that some run of ours wrote: by its name and by what it says it holds."""
+    if not PART_NAME.fullmatch(name):
+        return False
+    url = storage.join(folder, name)
+    try:
+        with artifacts.open_parquet(url) as file:
+            artifacts.read_header(url, file, KIND)
+    except FormatError:
+        return False
+    return True
 
 
 @dataclass(frozen=True)
@@ -223,6 +250,8 @@ class WordCounts:
         specials = SpecialTokens(special_tokens)
         table = _words.WordTable()
         totals = dict.fromkeys(TOTALS, 0)
+        if isinstance(documents, (str, bytes)):
+            raise TypeError(f"documents is a collection of texts, not one: {documents[:60]!r}")
         for document in documents:
             data = document.encode() if isinstance(document, str) else bytes(document)
             data.decode()
@@ -262,7 +291,14 @@ class WordCounts:
         manifest = artifacts.read_manifest(folder, KIND)
         tables = [read_part(storage.join(folder, part["name"]), part, manifest) for part in manifest["parts"]]
         table = pa.concat_tables(tables) if tables else word_schema(False).empty_table()
-        return cls(table, manifest["parameters"], manifest["totals"])
+        totals = manifest["totals"]
+        held = sum(part["occurrences"] for part in manifest["parts"]) + totals.get("pruned_occurrences", 0)
+        if held != totals.get("words"):
+            raise FormatError(
+                f"{storage.join(folder, artifacts.MANIFEST)} says that {totals.get('words')} words were counted, but its "
+                f"parts hold {held}"
+            )
+        return cls(table, manifest["parameters"], totals)
 
     @classmethod
     def read_foreign(
@@ -282,6 +318,8 @@ class WordCounts:
             FormatError: a column is missing, a word or count is null, a count is negative, or a word
                 stands in two rows.
         """
+        if isinstance(paths, str):
+            raise TypeError(f"paths is a list of paths, not one: {paths!r}")
         if not paths:
             raise ValueError("paths names no file to read words from")
         tables = [foreign.read_table(path, word_column, count_column) for path in paths]
@@ -312,7 +350,7 @@ class WordCounts:
         if len(native) != table.num_rows:
             values = pc.value_counts(table["word"].combine_chunks())
             twice = values.filter(pc.greater(values.field("counts"), 1))[0]["values"].as_py()
-            raise FormatError(f"{name}: the word {twice!r} stands in more than one row; sum its counts first")
+            raise FormatError(f"{name}: the word {twice[:60]!r} stands in more than one row; sum its counts first")
         return cls._from_native(native, _parameters(pre_tokenizer), {"words": native.total})
 
     # ---- using ----

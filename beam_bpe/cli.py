@@ -41,7 +41,7 @@ class _Parser(argparse.ArgumentParser):
             return
         word = unknown[0].split("=")[0]
         close = difflib.get_close_matches(word, list(self._option_string_actions), 1)
-        hint = f"; did you mean {close[0]}?" if close else ""
+        hint = f"; did you mean {close[0]}?" if close else "."
         self.error(f"there is no option {word}{hint} Beam's own options come after --")
 
 
@@ -75,10 +75,14 @@ def _run(argv: list[str]) -> int:
         if not own:
             parser.print_help()
             return USAGE
-        if own[0] in commands:  # before an option that is missing because it is misspelt
-            commands[own[0]].check_known([word for word in own if commands[own[0]].is_unknown(word)])
-        args, unknown = parser.parse_known_args(own)
-        commands[args.command].check_known(unknown)
+        if own[0] in commands:
+            chosen = commands[own[0]]  # misspelt options first: one that is demanded would be said to be missing
+            chosen.check_known([word for word in own if chosen.is_unknown(word)])
+            args, unknown = chosen.parse_known_intermixed_args(own[1:])
+            args.command = own[0]
+            chosen.check_known(unknown)
+        else:
+            args = parser.parse_args(own)
         args.beam_flags = beam_flags
         if getattr(args, "output", None) == "":
             raise UsageError("--output is empty")

@@ -861,3 +861,13 @@ def test_interrupted_while_a_regex_backtracks(tmp_path, out):
     command = ["count", tmp_path / "a.txt", "-o", out, "--pattern", "(a|aa)+$", "--progress", "json"]
     code, err, seconds = interrupt(start(*command), "running")
     assert code == 130 and seconds < 5 and not out.exists()
+
+
+def test_inputs_may_stand_on_either_side_of_options(corpus, out, tmp_path, beam_bpe_main):
+    (tmp_path / "b.txt").write_text("more low")
+    assert beam_bpe_main("count", corpus / "a.txt", "-o", out, tmp_path / "b.txt", "--pattern", "whitespace")[0] == 0
+    assert WordCounts.read(str(out)).to_dict()[b"low"] == 6
+
+
+def test_an_option_like_no_other(corpus, out, fails):
+    assert "there is no option --xyzzy. Beam's own options come after --" in fails("count", corpus, "-o", out, "--xyzzy", code=2)

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from beam_bpe.pretokenize import PATTERNS as PATTERNS
     from beam_bpe.pretokenize import PreTokenizer as PreTokenizer
     from beam_bpe.pretokenize import pre_tokenizer as pre_tokenizer
+    from beam_bpe.tokenizer import StreamDecoder as StreamDecoder
+    from beam_bpe.tokenizer import Tokenizer as Tokenizer
     from beam_bpe.training import train as train
     from beam_bpe.vocabulary import Vocabulary as Vocabulary
     from beam_bpe.words import WordCounts as WordCounts
@@ -23,11 +25,13 @@ _HOMES = {
     "PATTERNS": "pretokenize",
     "PreTokenizer": "pretokenize",
     "pre_tokenizer": "pretokenize",
+    "StreamDecoder": "tokenizer",
+    "Tokenizer": "tokenizer",
     "train": "training",
     "Vocabulary": "vocabulary",
     "WordCounts": "words",
 }
-_KERNELS = ("_merge", "_scan", "_words")
+_KERNELS = ("_encode", "_merge", "_scan", "_words")
 __all__ = list(_HOMES)
 
 

@@ -67,6 +67,10 @@ class SpecialTokens:
                 pieces += (start, end)
         return np.array(pieces, np.int64), cuts
 
+    def finditer(self, data: bytes) -> Iterator[re.Match[bytes]]:
+        """Yield the occurrences of the tokens in bytes, in order."""
+        return self._finder.finditer(data) if self.encoded else iter(())
+
     @staticmethod
     def _holds(data: Any, token: bytes) -> bool:
         if isinstance(data, (bytes, bytearray)):

@@ -83,6 +83,8 @@ class WordCounter:
                 f"counted by {self._pre_tokenizer.name!r} with {list(self._specials.tokens)}: give ReadDocuments and "
                 "CountWords the same"
             )
+        if self._documents and batch.split:
+            raise ValueError("the documents of a word cannot be counted where documents are split: ReadDocuments(whole=True)")
         try:
             table = self._free.pop()
         except IndexError:

@@ -59,6 +59,7 @@ class DocumentBatch:
         totals: what was counted while they were read (names of `words.TOTALS`).
         cut_by: the pre-tokenizer and special tokens whose words a document was cut between, in ranges
             or pieces; None where documents are whole.
+        split: the first document may have begun, or the last one go on, in a range that another worker reads.
     """
 
     data: Any
@@ -66,6 +67,7 @@ class DocumentBatch:
     continues: bool = False
     totals: Mapping[str, int] = field(default_factory=dict)
     cut_by: tuple[PreTokenizer, tuple[str, ...]] | None = None
+    split: bool = False
 
 
 @dataclass(frozen=True)

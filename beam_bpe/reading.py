@@ -185,7 +185,8 @@ class _Range:
                 piece, replaced = self._repaired(piece, offset)
             totals = {"bytes": len(piece), "documents": first, "replaced_characters": replaced}
             bounds = np.array([0, len(piece)], np.int64)
-            yield DocumentBatch(piece, bounds, continues=not first, totals=totals, cut_by=cut_by)
+            split = self.source.start > 0 or self.source.end is not None
+            yield DocumentBatch(piece, bounds, continues=not first, totals=totals, cut_by=cut_by, split=split)
             first = 0
         if first:
             yield _nothing({"documents": 1})

@@ -132,3 +132,13 @@ def test_a_terminal_that_is_not_utf8_and_a_reader_that_leaves(tmp_path):
         assert "merges" in done.stdout
     done = subprocess.run(f"{command} | head -c 1", shell=True, cwd=tmp_path, capture_output=True, text=True)
     assert done.stderr == ""
+
+
+def test_documents_of_words_are_not_counted_where_documents_are_split(text, tmp_path):
+    with pytest.raises(Exception, match=r"ReadDocuments\(whole=True\)"):
+        with beam.Pipeline(runner="FnApiRunner") as p:
+            p | ReadDocuments(str(text), pattern="o200k", range_bytes=100) | CountWords("o200k", documents=True)
+    with beam.Pipeline(runner="FnApiRunner") as p:
+        read = p | ReadDocuments(str(text), pattern="o200k", range_bytes=100, whole=True)
+        read | CountWords("o200k", documents=True) | WriteWords(str(tmp_path / "words"))
+    assert set(WordCounts.read(str(tmp_path / "words")).table["documents"].to_pylist()) == {1}

@@ -9,6 +9,7 @@ import logging
 import os
 import re
 import sys
+import threading
 import traceback
 from typing import Any, NoReturn, Sequence
 
@@ -53,6 +54,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         if getattr(sys, name) is None:  # closed by the caller
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))
         getattr(sys, name).reconfigure(errors="backslashreplace")
+    if "--debug" not in sys.argv:  # threads of Beam whose worker was ended with us; ours hand their errors over
+        threading.excepthook = lambda _: None
     code = _run(sys.argv[1:])
     with contextlib.suppress(BrokenPipeError):
         sys.stdout.flush()

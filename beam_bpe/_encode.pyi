@@ -1,4 +1,4 @@
-"""Encode documents into token ids by the rank of merges, and decode ids into bytes."""
+"""Encode documents into token ids, decode ids into bytes, and find the merges of a rank file."""
 
 from typing import Any
 
@@ -6,6 +6,7 @@ from typing_extensions import Self, disjoint_base
 
 MOST_TOKENS: int
 MOST_MERGES: int
+MOST_TOKEN_BYTES: int
 
 @disjoint_base
 class Cache:
@@ -21,11 +22,22 @@ class Encoder:
         left: Any,
         right: Any,
         merged: Any,
-        whole_pieces: bool = False,
+        whole: Any = None,
         cache_bytes: int = ...,
+        longest_match: bool = False,
     ) -> Self: ...
     @property
     def ordered(self) -> bool: ...
-    def encode(self, data: Any, bounds: Any, pattern: int, most: int | None = None) -> tuple[bytes, bytes]: ...
+    def encode(
+        self, data: Any, bounds: Any, pattern: int, most: int | None = None, width: int = 4
+    ) -> tuple[bytes, bytes]: ...
+    def encode_dropout(
+        self, data: Any, bounds: Any, pattern: int, dropout: float, seed: int, width: int = 4
+    ) -> tuple[bytes, bytes]: ...
+    def encode_list(self, data: bytes, pattern: int) -> list[int]: ...
+    def count(self, data: Any, bounds: Any, pattern: int) -> bytes: ...
     def lengths(self, ids: Any) -> bytes: ...
     def decode(self, ids: Any) -> bytes: ...
+    def decode_documents(self, ids: Any, ends: Any) -> tuple[bytes, bytes]: ...
+
+def recover_merges(tokens: Any, starts: Any) -> tuple[bytes, bytes, bytes, bytes]: ...

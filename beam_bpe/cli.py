@@ -18,7 +18,8 @@ from beam_bpe.documents import ERRORS, FORMATS, UNITS
 from beam_bpe.pretokenize import DEFAULT_PATTERN, GAPS, PATTERNS, pre_tokenizer
 from beam_bpe.special import SpecialTokens
 from beam_bpe.training import TIE_BREAKS, check_memory, check_tie_break, check_vocab_size, train
-from beam_bpe.vocabulary import MERGES_FILE, VOCABULARY_FILE, Vocabulary
+from beam_bpe.formats.parquet import MERGES_FILE, VOCABULARY_FILE
+from beam_bpe.vocabulary import Vocabulary
 from beam_bpe.words import WordCounts
 
 USAGE, FAILED, INTERRUPTED = 2, 1, 130

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Iterable, Iterator, Mapping, NamedTuple, Sequence
 
 import numpy as np
+import pyarrow as pa
 
 from beam_bpe import cutting
 from beam_bpe.compression import strip_compression
@@ -60,6 +61,9 @@ class DocumentBatch:
         cut_by: the pre-tokenizer and special tokens whose words a document was cut between, in ranges
             or pieces; None where documents are whole.
         split: the first document may have begun, or the last one go on, in a range that another worker reads.
+        places: int64, where each document stands: the row of a table, or the offset of its first byte in the
+            (uncompressed) file.  None unless `Reading.places`.
+        columns: what was kept of each document beside its text; None unless `Reading.places`.
     """
 
     data: Any
@@ -68,6 +72,8 @@ class DocumentBatch:
     totals: Mapping[str, int] = field(default_factory=dict)
     cut_by: tuple[PreTokenizer, tuple[str, ...]] | None = None
     split: bool = False
+    places: np.ndarray | None = None
+    columns: pa.RecordBatch | None = None
 
 
 @dataclass(frozen=True)
@@ -88,6 +94,9 @@ class Reading:
         special_tokens: in which it is not cut.
         dead_letters: folder for what was set aside; None: it is only counted.
         whole: never cut a document, so that the documents of a word can be counted.
+        places: tell where each document stands, and keep its other columns.
+        keep: names of the columns, or of the fields of JSON lines (as text), that are kept; None: all the
+            other columns of a table, no fields.
     """
 
     documents: str = "file"
@@ -100,6 +109,8 @@ class Reading:
     special_tokens: tuple[str, ...] = ()
     dead_letters: str | None = None
     whole: bool = False
+    places: bool = False
+    keep: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         for name, value, allowed in (

@@ -64,12 +64,14 @@ class PreTokenizer:
             findall), or "none" (the pattern leaves none).
         time_limit: seconds that a custom regex may take for one document.
         library: what defines the classes of characters: "unicode 16.0", or the version of `regex`.
+        steps: of a "sequence": each one cuts the words of the one before.
     """
 
     name: str
     pattern: str
     gaps: str
     library: str
+    steps: tuple[PreTokenizer, ...] = ()
     time_limit: float = field(default=60.0, compare=False)
     allowed: bool = field(default=True, compare=False, repr=False)  # whether a callable may be imported
 
@@ -83,12 +85,13 @@ class PreTokenizer:
         """Whether a text can be cut at places where a word provably ends."""
         return self.scanner is not None and self.name != "none"
 
-    def spec(self) -> dict[str, str]:
+    def spec(self) -> dict[str, Any]:
         """Return what defines the words, for artifacts and fingerprints."""
-        return {"name": self.name, "pattern": self.pattern, "gaps": self.gaps, "library": self.library}
+        own = {"name": self.name, "pattern": self.pattern, "gaps": self.gaps, "library": self.library}
+        return {**own, "steps": [step.spec() for step in self.steps]} if self.steps else own
 
     @classmethod
-    def from_spec(cls, spec: Mapping[str, str], *, allow_callables: Iterable[str] = ()) -> PreTokenizer:
+    def from_spec(cls, spec: Mapping[str, Any], *, allow_callables: Iterable[str] = ()) -> PreTokenizer:
         """Return the pre-tokenizer of an artifact.
 
         A callable that the artifact names is never imported unless it is among `allow_callables`.
@@ -102,6 +105,8 @@ class PreTokenizer:
                 f"the pattern {spec['name']!r} of the artifact is {spec['pattern']!r} by {spec['library']}; here it is "
                 f"{PATTERNS[spec['name']]!r} by unicode {_scan.UNICODE_VERSION}"
             )
+        if spec["name"] == "sequence":
+            return in_sequence([cls.from_spec(step, allow_callables=allow_callables) for step in spec["steps"]])
         allowed = spec["name"] != "callable" or spec["pattern"] in allow_callables
         return cls(spec["name"], spec["pattern"], spec["gaps"], spec["library"], allowed=allowed)
 
@@ -152,6 +157,12 @@ class PreTokenizer:
     def _slow_words(self, text: str) -> Iterator[str]:
         if self.name == "callable":
             yield from self._called_words(text)
+            return
+        if self.steps:
+            words = [text]
+            for step in self.steps:
+                words = [part for word in words for part in step.split(word)]
+            yield from words
             return
         at = 0
         try:
@@ -246,7 +257,27 @@ def pre_tokenizer(
         raise ValueError(f"the pattern {pattern!r} searches from the end ((?r)); words are found from the start")
     from importlib.metadata import version  # slow to import, and wanted only here
 
-    return PreTokenizer("custom", pattern, gaps, f"regex {version('regex')}", time_limit)
+    return PreTokenizer("custom", pattern, gaps, f"regex {version('regex')}", time_limit=time_limit)
+
+
+def in_sequence(steps: Iterable[PreTokenizer]) -> PreTokenizer:
+    """Return what cuts by one pre-tokenizer after the other, each within the words of the one before.
+
+    Each word is a text of its own to the next one: its look-ahead sees no further.
+
+    >>> in_sequence([pre_tokenizer(r"\\d"), pre_tokenizer("gpt2")]).split("low 12 low")
+    ['low', ' ', '1', '2', ' low']
+    """
+    flat: list[PreTokenizer] = []
+    for step in steps:
+        flat += step.steps or (step,)
+    if len(flat) == 1:
+        return flat[0]
+    if not flat:
+        raise ValueError("a sequence of pre-tokenizers has at least one")
+    lossy = any(step.gaps == "drop" for step in flat)
+    libraries = " + ".join(dict.fromkeys(step.library for step in flat))
+    return PreTokenizer("sequence", " then ".join(step.name for step in flat), "drop" if lossy else "keep", libraries, tuple(flat))
 
 
 def _suggestion(word: str, known: Iterable[str]) -> str:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import io
 import json
 import re
-from contextlib import ExitStack
-from typing import Any, BinaryIO, Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any, Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -21,6 +19,7 @@ from beam_bpe.artifacts import FormatError
 from beam_bpe.compression import CorruptInputError
 from beam_bpe.cutting import REPLACEMENT
 from beam_bpe.documents import LARGEST_UNCUT, DocumentBatch, InputError, Reading, SourceRange
+from beam_bpe.rejected import DeadLetters
 
 BOM = "\ufeff".encode()
 ARROW_ROWS = 4096  # rows decoded at a time from Parquet
@@ -71,6 +70,8 @@ def documents_of(texts: Iterable[str | bytes], errors: str) -> DocumentBatch:
 
 def without_surrogates(text: str) -> tuple[bytes, int]:
     """Return the text in UTF-8 with U+FFFD for each lone surrogate, and how many there were."""
+    if text.isascii():
+        return text.encode(), 0
     fixed = "".join("\ufffd" if 0xD800 <= ord(c) < 0xE000 else c for c in text)
     return fixed.encode(), sum(0xD800 <= ord(c) < 0xE000 for c in text)
 
@@ -89,8 +90,7 @@ class _Range:
 
     def __init__(self, source: SourceRange, reading: Reading):
         self.source, self.reading = source, reading
-        self._open = ExitStack()  # the file of what is set aside: published when the range was read to its end
-        self._letters: BinaryIO | None = None
+        self._letters = DeadLetters(reading.dead_letters, source.url, source.start)
 
     def batches(self) -> Iterator[DocumentBatch]:
         readers: dict[str, Callable[[], Iterator[DocumentBatch]]] = {
@@ -100,7 +100,7 @@ class _Range:
             "arrow": self._arrow,
         }
         skip = self.reading.errors == "skip"
-        with self._open:
+        with self._letters:
             try:
                 if skip and self.source.compression:
                     self._read_through()
@@ -109,7 +109,7 @@ class _Range:
                 if not skip:
                     raise InputError(f"{error}{_SKIP_HINT}") from error
                 if self.source.start == 0:  # every range of the file meets this: the first one tells
-                    self._reject(str(error), offset=0)
+                    self._letters.add(str(error), offset=0)
                     yield _nothing({"skipped_documents": 1})
 
     # ---- text ----
@@ -140,10 +140,12 @@ class _Range:
         for offset, piece in self._pieces():
             replaced = 0
             keep: Any = slice(None)
+            starts: np.ndarray | None = None  # in the bytes of the file, where these are not those of the piece
             if _scan.invalid_utf8(piece) >= 0:
                 if self.reading.errors == "skip":
                     keep = self._set_aside(piece, offset)
                 else:
+                    starts = self._bounds(piece)[::2]
                     piece, replaced = self._repaired(piece, offset)
             bounds = self._bounds(piece).reshape(-1, 2)
             lengths = bounds[:, 1] - bounds[:, 0]
@@ -155,7 +157,10 @@ class _Range:
                 "skipped_documents": len(bounds) - len(kept),
                 "replaced_characters": replaced,
             }
-            yield DocumentBatch(piece, kept.ravel(), totals=totals)
+            places = None
+            if self.reading.places:
+                places = offset + (bounds[:, 0] if starts is None else starts)[keep]
+            yield DocumentBatch(piece, kept.ravel(), totals=totals, places=places)
 
     def _bounds(self, piece: bytes) -> np.ndarray:
         if self.reading.documents == "line":
@@ -176,7 +181,7 @@ class _Range:
             for offset, piece in self._pieces():
                 at = _scan.invalid_utf8(piece)
                 if at >= 0:
-                    self._reject("not UTF-8; the file is set aside", offset=offset + at)
+                    self._letters.add("not UTF-8; the file is set aside", offset=offset + at)
                     yield _nothing({"skipped_documents": 1})
                     return
         for offset, piece in self._pieces():
@@ -186,9 +191,14 @@ class _Range:
             totals = {"bytes": len(piece), "documents": first, "replaced_characters": replaced}
             bounds = np.array([0, len(piece)], np.int64)
             split = self.source.start > 0 or self.source.end is not None
-            yield DocumentBatch(piece, bounds, continues=not first, totals=totals, cut_by=cut_by, split=split)
+            places = np.zeros(1, np.int64) if self.reading.places else None  # the document begins with its file
+            yield DocumentBatch(
+                piece, bounds, continues=not first, totals=totals, cut_by=cut_by, split=split, places=places
+            )
             first = 0
-        if first:
+        if first and self.reading.places:  # the empty document has its place too
+            yield DocumentBatch(b"", np.zeros(2, np.int64), totals={"documents": 1}, places=np.zeros(1, np.int64))
+        elif first:
             yield _nothing({"documents": 1})
 
     def _repaired(self, data: bytes, offset: int) -> tuple[bytes, int]:
@@ -209,7 +219,7 @@ class _Range:
         while at >= 0:  # always in a document: what stands between them is valid
             document = int(np.searchsorted(starts, at, "right")) - 1
             start, end = int(starts[document]), int(ends[document])
-            self._reject(f"not UTF-8 at offset {offset + at}", data[start:end], offset=offset + start)
+            self._letters.add(f"not UTF-8 at offset {offset + at}", data[start:end], offset=offset + start)
             keep[document] = False
             at = _scan.invalid_utf8(data, end)
         return keep
@@ -220,7 +230,8 @@ class _Range:
         for offset, piece in self._pieces():
             if offset == 0 and piece.startswith(BOM):
                 offset, piece = len(BOM), piece[len(BOM) :]
-            yield self._parsed_at_once(piece) or self._parsed_by_line(piece, offset)
+            at_once = None if self.reading.places else self._parsed_at_once(piece)
+            yield at_once or self._parsed_by_line(piece, offset)
 
     def _parsed_at_once(self, piece: bytes) -> DocumentBatch | None:
         """Return the documents of lines without any trouble; None: look at each line."""
@@ -246,6 +257,8 @@ class _Range:
 
     def _parsed_by_line(self, piece: bytes, offset: int) -> DocumentBatch:
         texts: list[bytes] = []
+        places: list[int] = []
+        kept: dict[str, list[str | None]] = {name: [] for name in self.reading.keep or ()}
         totals = {"replaced_characters": 0, "skipped_documents": 0, "null_documents": 0}
         bounds = np.frombuffer(_scan.line_bounds(piece), np.int64).tolist()
         for start, end in zip(bounds[::2], bounds[1::2]):
@@ -253,12 +266,12 @@ class _Range:
             if not line.strip():
                 continue
             try:
-                text, replaced = self._text_of_line(line)
+                text, replaced, record = self._text_of_line(line)
             except ValueError as error:
                 if self.reading.errors != "skip":
                     number = self._line_number(offset + start)
                     raise InputError(f"{self.source.url}, line {number}: {error}{_SKIP_HINT}") from None
-                self._reject(str(error), line, offset=offset + start)
+                self._letters.add(str(error), line, offset=offset + start)
                 totals["skipped_documents"] += 1
                 continue
             if text is None:
@@ -266,10 +279,17 @@ class _Range:
                 continue
             totals["replaced_characters"] += replaced
             texts.append(text)
-        return batch_of(texts, totals)
+            places.append(offset + start)
+            for name, values in kept.items():
+                values.append(_field_as_text(record.get(name)))
+        batch = batch_of(texts, totals)
+        if not self.reading.places:
+            return batch
+        columns = pa.RecordBatch.from_pydict({name: pa.array(values, pa.string()) for name, values in kept.items()})
+        return replace(batch, places=np.array(places, np.int64), columns=columns)
 
-    def _text_of_line(self, line: bytes) -> tuple[bytes | None, int]:
-        """Return the text (UTF-8) of a JSON line and the characters replaced in it; None for a null."""
+    def _text_of_line(self, line: bytes) -> tuple[bytes | None, int, dict[str, Any]]:
+        """Return the text (UTF-8) of a JSON line, None for a null, the characters replaced in it, and all it holds."""
         replaced = 0
         try:
             decoded = line.decode()
@@ -279,14 +299,14 @@ class _Range:
             fixed, replaced = repair(line)
             decoded = fixed.decode()
         try:
-            record = json.loads(decoded.rstrip("\r\n"), parse_int=len)  # no number is used, and int() refuses very long ones
+            record = json.loads(decoded.rstrip("\r\n"), parse_int=_whole_number)
         except ValueError as error:
             raise ValueError(f"not JSON: {error}") from None
         except RecursionError:
             batch = self._parsed_at_once(decoded.encode())
             if batch is None:
                 raise ValueError("not JSON, or nested too deeply") from None
-            return bytes(batch.data), replaced
+            return bytes(batch.data), replaced, {}
         name = self.reading.field
         if not isinstance(record, dict):
             raise ValueError(f"a {type(record).__name__}, not an object with the field {name!r}")
@@ -294,16 +314,16 @@ class _Range:
             raise ValueError(f"the object has no field {name!r}; it has {', '.join(map(repr, record)) or 'none'}")
         text = record[name]
         if text is None:
-            return None, 0
+            return None, 0, record
         if not isinstance(text, str):
             raise ValueError(f"the field {name!r} is a {type(text).__name__}, not text")
         try:
-            return text.encode(), replaced
+            return text.encode(), replaced, record
         except UnicodeEncodeError:
             if self.reading.errors != "replace":
                 raise ValueError(f"the field {name!r} holds a lone surrogate") from None
         data, lone = without_surrogates(text)
-        return data, replaced + lone
+        return data, replaced + lone, record
 
     def _line_number(self, offset: int) -> int:
         """Return the number (from 1) of the line that starts at an offset."""
@@ -351,13 +371,14 @@ class _Range:
         chunks = [group.column(i) for i in range(group.num_columns)]
         size = sum(chunk.total_uncompressed_size for chunk in chunks if chunk.path_in_schema == self.reading.column)
         rows = max(1, min(ARROW_ROWS, cutting.PIECE * group.num_rows // max(1, size)))
-        batches = file.iter_batches(rows, row_groups=[number], columns=[self.reading.column], use_threads=False)
+        columns = [self.reading.column, *self._others(file.schema_arrow)]
+        batches = file.iter_batches(rows, row_groups=[number], columns=columns, use_threads=False)
         try:
-            yield from self._columns((batch.column(0) for batch in batches), row)
+            yield from self._tables(batches, row)
         except FormatError as error:
             if self.reading.errors != "skip":
                 raise
-            self._reject(f"{error}; the {group.num_rows} rows of a row group are set aside", row=row)
+            self._letters.add(f"{error}; the {group.num_rows} rows of a row group are set aside", row=row)
             yield _nothing({"skipped_documents": group.num_rows})
 
     def _arrow(self) -> Iterator[DocumentBatch]:
@@ -377,7 +398,7 @@ class _Range:
                     raise
                 raise FormatError(f"{self.source.url} is not a whole Arrow file: {error}") from None
             self._check_column(reader.schema)
-            yield from self._columns((batch.column(self.reading.column) for batch in batches), 0)
+            yield from self._tables(batches, 0)
 
     def _check_column(self, schema: pa.Schema) -> None:
         name, url = self.reading.column, self.source.url
@@ -393,64 +414,85 @@ class _Range:
                 or pa.types.is_large_binary(kind) or kind in (pa.string_view(), pa.binary_view())):
             raise FormatError(f"{url}: the column {name!r} holds {kind}, not text")
 
-    def _columns(self, columns: Iterator[pa.Array], row: int) -> Iterator[DocumentBatch]:
+    def _others(self, schema: pa.Schema) -> list[str]:
+        """Return the names of the columns that are kept beside the text."""
+        if not self.reading.places:
+            return []
+        if self.reading.keep is None:
+            return [name for name in schema.names if name != self.reading.column]
+        for name in self.reading.keep:
+            if name not in schema.names:
+                raise FormatError(f"{self.source.url} has no column {name!r}; it has {', '.join(schema.names)}")
+        return list(self.reading.keep)
+
+    def _tables(self, batches: Iterator[pa.RecordBatch], row: int) -> Iterator[DocumentBatch]:
         try:
             if self.reading.errors == "skip":
-                columns = iter(list(columns))  # meet the damage before any document is counted
-            for column in columns:
-                yield self._from_column(column.cast(pa.large_binary()), row)
+                batches = iter(list(batches))  # meet the damage before any document is counted
+            for table in batches:
+                others = self._others(table.schema)
+                column = table.column(self.reading.column)
+                yield self._from_column(column.cast(pa.large_binary()), row, table.select(others) if others else None)
                 row += len(column)
         except (pa.ArrowInvalid, OSError) as error:
             if getattr(error, "errno", None):  # of the store, not of the data
                 raise
             raise FormatError(f"{self.source.url} is broken: {error}") from None
 
-    def _from_column(self, column: pa.Array, row: int) -> DocumentBatch:
+    def _from_column(self, column: pa.Array, row: int, others: pa.RecordBatch | None) -> DocumentBatch:
         """Return the documents of a large_binary column, whose first value stands in that row of the file."""
         batch = _side_by_side(column)
         if batch is not None:
-            return batch
+            kept = np.flatnonzero(~np.asarray(column.is_null())) if column.null_count else np.arange(len(column))
+            return self._placed(batch, kept, row, others)
         texts = []
+        rows = []
         totals = {"null_documents": column.null_count, "replaced_characters": 0, "skipped_documents": 0}
-        for row, document in enumerate(column.to_pylist(), row):
+        for number, document in enumerate(column.to_pylist()):
             if document is None:
                 continue
             at = _scan.invalid_utf8(document)
             if at >= 0:
                 if self.reading.errors == "strict":
                     raise InputError(
-                        f"{self.source.url}: row {row:,} (from 0) of the column {self.reading.column!r} has the byte "
+                        f"{self.source.url}: row {row + number:,} (from 0) of the column {self.reading.column!r} has the byte "
                         f"0x{document[at]:02x} at its offset {at:,}, which is not valid UTF-8: {document[:60]!r}"
                     )
                 if self.reading.errors == "skip":
-                    self._reject(f"not UTF-8 at its offset {at}", document, row=row)
+                    self._letters.add(f"not UTF-8 at its offset {at}", document, row=row + number)
                     totals["skipped_documents"] += 1
                     continue
                 document, replaced = repair(document)
                 totals["replaced_characters"] += replaced
             texts.append(document)
-        return batch_of(texts, totals)
+            rows.append(number)
+        return self._placed(batch_of(texts, totals), np.array(rows, np.int64), row, others)
 
-    # ---- what is set aside ----
-
-    def _reject(self, reason: str, data: bytes | None = None, **place: int) -> None:
-        """Write a dead letter: the offset in the (uncompressed) file, or the row, and the bytes set aside."""
-        if self.reading.dead_letters is None:
-            return
-        if self._letters is None:
-            # One file a range, named after it: a range that is read again writes the same file again.
-            name = hashlib.sha256(f"{self.source.url}\n{self.source.start}".encode()).hexdigest()[:16]
-            url = storage.join(self.reading.dead_letters, f"rejected-{name}.jsonl")
-            self._letters = self._open.enter_context(storage.write(url))
-        letter: dict[str, Any] = {"source": self.source.url, **place, "reason": reason}
-        if data is not None:
-            letter["bytes"] = base64.b64encode(data).decode()
-        self._letters.write(json.dumps(letter).encode() + b"\n")
+    def _placed(self, batch: DocumentBatch, kept: np.ndarray, row: int, others: pa.RecordBatch | None) -> DocumentBatch:
+        """Add the rows of the documents and their other columns, if they are wanted."""
+        if not self.reading.places:
+            return batch
+        if others is not None and len(kept) != others.num_rows:
+            others = others.take(pa.array(kept))
+        return replace(batch, places=row + kept, columns=others)
 
 
 _NO_BOUNDS = np.empty(0, np.int64)
 _SKIP_HINT = " (errors='skip' sets it aside)"
 _INF = re.compile(rb"(?:Inf|NaN)\s*[,}\]]")  # of bytes, where Arrow may take it for a number
+
+
+def _whole_number(digits: str) -> int:
+    """Return a JSON number; int() refuses those of more than 4,300 digits, which nobody needs here."""
+    return int(digits) if len(digits) <= 4300 else 0
+
+
+def _field_as_text(value: Any) -> str | None:
+    """Return the value of a JSON field as text: a string as it is, anything else as JSON."""
+    if value is None:
+        return None
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return without_surrogates(text)[0].decode()
 
 
 def _nothing(totals: dict[str, int]) -> DocumentBatch:

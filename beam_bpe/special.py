@@ -25,13 +25,15 @@ class SpecialTokens:
         if isinstance(tokens, str):
             raise TypeError(f"special_tokens is a list of texts, not one text: {tokens!r}")
         self.tokens = tuple(tokens)
+        seen: set[str] = set()
         for i, token in enumerate(self.tokens):
             if not isinstance(token, str):
                 raise TypeError(f"special token {i} is a {type(token).__name__}, not text: {token!r}")
             if not token:
                 raise ValueError(f"special token {i} is empty")
-            if token in self.tokens[:i]:
+            if token in seen:
                 raise ValueError(f"special token {token!r} stands twice")
+            seen.add(token)
         self.encoded = tuple(token.encode() for token in self.tokens)
 
     @property

@@ -3,65 +3,130 @@
 from __future__ import annotations
 
 import codecs
-from typing import Any, Collection, Iterable, Sequence
+from functools import lru_cache
+from typing import Any, Collection, Iterable, NamedTuple, Sequence
 
 import numpy as np
+import pyarrow as pa
 
 from beam_bpe import _encode, _scan
-from beam_bpe.special import SpecialTokens
+from beam_bpe.added import AddedTokens, Segment
+from beam_bpe.layout import AddedToken
+from beam_bpe.normalize import normalize
 from beam_bpe.vocabulary import Vocabulary
 
 CACHE_BYTES = 16 << 20
+METHODS = ("rank", "longest_match")
+#: What happens to the special tokens in the text of a corpus.
+SPECIAL_POLICIES = ("text", "encode", "drop", "fail")
+
+Ids = Sequence[int] | np.ndarray
+
+
+class Batch(NamedTuple):
+    """Ids of documents side by side: document d has ids[ends[d - 1]:ends[d]].
+
+    Attributes:
+        ids: uint16 or uint32.
+        ends: int64, one a document.
+        special: occurrences of special tokens that were encoded as such or dropped.
+    """
+
+    ids: np.ndarray
+    ends: np.ndarray
+    special: int = 0
+
+    def split(self) -> list[np.ndarray]:
+        """Return the ids of each document."""
+        return np.split(self.ids, self.ends[:-1]) if len(self.ends) else []
 
 
 class Tokenizer:
     """Encode and decode with a vocabulary; safe to share between threads, and pickled by content.
 
     Args:
-        vocabulary: what `train` returns or `Vocabulary.load` reads.
+        vocabulary: what `train` returns, or `Vocabulary.load` or `beam_bpe.formats.load` reads.
+        method: "rank": merges by rank, which is BPE; "longest_match": within each word, greedily from left
+            to right, the longest token that fits.
         cache_bytes: memory of the cache of pieces; there is one for each thread that encodes at a time.
 
     >>> from beam_bpe import train
     >>> words = {"hug": 10, "pug": 5, "pun": 12, "bun": 4, "hugs": 5}
-    >>> tokenizer = Tokenizer(train(words, 256 + 6))
+    >>> vocabulary = train(words, 256 + 6)
+    >>> tokenizer = Tokenizer(vocabulary)
     >>> [tokenizer.token_bytes(i) for i in tokenizer.encode("hugs uh")]
     [b'hugs', b' ', b'u', b'h']
+
+    The methods differ where an earlier merge takes a part of what would be the longest token:
+
+    >>> vocabulary = train({"ab": 9, "bcd": 12}, 256 + 3, min_pair_count=1)
+    >>> [merge.token for merge in vocabulary.merges]
+    [b'bc', b'bcd', b'ab']
+    >>> for method in METHODS:
+    ...     tokenizer = Tokenizer(vocabulary, method=method)
+    ...     print([tokenizer.token_bytes(i) for i in tokenizer.encode("abcd")])
+    [b'a', b'bcd']
+    [b'ab', b'c', b'd']
     """
 
-    def __init__(self, vocabulary: Vocabulary, *, cache_bytes: int = CACHE_BYTES):
+    def __init__(self, vocabulary: Vocabulary, *, method: str = "rank", cache_bytes: int = CACHE_BYTES):
+        if method not in METHODS:
+            raise ValueError(f"method={method!r}: choose one of {', '.join(METHODS)}")
         self.vocabulary = vocabulary
+        self.method = method
         self._cache_bytes = cache_bytes
-        self._specials = SpecialTokens(vocabulary.special_tokens)
+        self._size = len(vocabulary)
+        self._added = {token.text: token for token in vocabulary.added_tokens}
         self._special_ids = vocabulary.special_ids
-        tokens = [*vocabulary.tokens, *self._specials.encoded]
-        byte_ids = np.empty(256, np.uint32)
-        byte_ids[list(vocabulary.alphabet)] = np.arange(256)
-        merged = np.arange(256, 256 + len(vocabulary.left), dtype=np.uint32)
-        self._encoder = _encode.Encoder(
-            b"".join(tokens),
-            np.cumsum([0, *map(len, tokens)], dtype=np.int64),
-            byte_ids,
+        self._always = tuple(token for token in vocabulary.added_tokens if not token.special)
+        self._scanner = vocabulary.pre_tokenizer.scanner
+        self._byte_tokens: list[bytes] = [*vocabulary.tokens, *[b""] * (self._size - len(vocabulary.tokens))]
+        for token in vocabulary.added_tokens:
+            self._byte_tokens[token.id] = token.text.encode()
+        self._encoder = self._make_encoder()
+        # One document, all of it text for the scanner: nothing but the kernel is needed.
+        self._simple = not self._always and vocabulary.normalizer is None and self._scanner is not None
+        self._finders = lru_cache(16)(self._make_finder)
+
+    def _make_encoder(self) -> Any:
+        vocabulary = self.vocabulary
+        whole = np.zeros(self._size, np.uint8)
+        longest = self.method == "longest_match"
+        if longest or (vocabulary.layout is not None and vocabulary.layout.whole_pieces):
+            whole[: len(vocabulary.tokens)] = [bool(token) for token in vocabulary.tokens]
+        return _encode.Encoder(
+            b"".join(self._byte_tokens),
+            np.cumsum([0, *map(len, self._byte_tokens)], dtype=np.int64),
+            np.array([vocabulary.ids[bytes([byte])] for byte in range(256)], np.uint32),
             np.ascontiguousarray(vocabulary.left, np.uint32),
             np.ascontiguousarray(vocabulary.right, np.uint32),
-            merged,
-            cache_bytes=cache_bytes,
+            np.ascontiguousarray(vocabulary.merged, np.uint32),
+            whole=whole if whole.any() else None,
+            cache_bytes=self._cache_bytes,
+            longest_match=longest,
         )
-        self._token_bytes = tokens
 
     @classmethod
-    def load(cls, folder: str, **options: Any) -> Tokenizer:
-        """Read a vocabulary from its folder (a path or URL) and return its tokenizer."""
-        return cls(Vocabulary.load(folder), **options)
+    def load(cls, path: str, **options: Any) -> Tokenizer:
+        """Read a vocabulary of any known format from a path or URL and return its tokenizer.
+
+        Args:
+            options: `method` and `cache_bytes`; others go to `beam_bpe.formats.load`.
+        """
+        from beam_bpe import formats
+
+        own = {name: options.pop(name) for name in ("method", "cache_bytes") if name in options}
+        return cls(formats.load(path, **options), **own)
 
     def __reduce__(self) -> Any:
-        return _rebuilt, (self.vocabulary, self._cache_bytes)
+        return _rebuilt, (self.vocabulary, self.method, self._cache_bytes)
 
     # ---- what there is ----
 
     @property
     def vocab_size(self) -> int:
-        """Number of tokens, special ones included."""
-        return len(self._token_bytes)
+        """One more than the greatest id: the number of tokens, special ones included, where there are no holes."""
+        return self._size
 
     @property
     def special_tokens(self) -> dict[str, int]:
@@ -70,20 +135,20 @@ class Tokenizer:
 
     def token_bytes(self, token_id: int) -> bytes:
         """Return the bytes of a token; KeyError if there is none of that id."""
-        if not 0 <= token_id < len(self._token_bytes):
-            raise KeyError(f"id {token_id} is no token of this vocabulary; it has {len(self._token_bytes)}")
-        return self._token_bytes[token_id]
+        if not 0 <= token_id < self._size or not self._byte_tokens[token_id]:
+            raise KeyError(f"id {token_id} is no token of this vocabulary; its ids are below {self._size}")
+        return self._byte_tokens[token_id]
 
     def id_of(self, token: bytes | str) -> int:
-        """Return the id of a token: of bytes a learned one, of text also a special one; KeyError if there is none."""
-        if isinstance(token, str) and token in self._special_ids:
-            return self._special_ids[token]
+        """Return the id of a token: of bytes one of the model, of text also an added one; KeyError if there is none."""
+        if isinstance(token, str) and token in self._added:
+            return self._added[token].id
         encoded = token.encode() if isinstance(token, str) else token
         if encoded not in self.vocabulary.ids:
             raise KeyError(f"{token!r} is no token of this vocabulary")
         return self.vocabulary.ids[encoded]
 
-    # ---- encoding ----
+    # ---- encoding one text ----
 
     def encode(
         self,
@@ -91,6 +156,7 @@ class Tokenizer:
         *,
         allowed_special: Collection[str] | str = (),
         disallowed_special: Collection[str] | str = "all",
+        add_special_tokens: bool = False,
     ) -> list[int]:
         """Return the ids of a text.
 
@@ -99,117 +165,322 @@ class Tokenizer:
             allowed_special: special tokens that stand for themselves where they occur; "all" for all.
             disallowed_special: special tokens that must not occur otherwise; "all" for all that are not
                 allowed.  What is neither is text like any other.
+            add_special_tokens: put around it what the post-processor of a foreign vocabulary does.
 
         Raises:
             ValueError: a disallowed special token occurs; the message names it and its place.
         """
-        ids: list[int] = self._ids(text, allowed_special, disallowed_special).tolist()
-        return ids
+        data = text.encode() if isinstance(text, str) and text.isascii() else _bytes_of(text)
+        finder = self._finder(data, allowed_special, disallowed_special) if self._added else None
+        if finder is None and self._simple and (isinstance(text, str) or _scan.invalid_utf8(data) < 0):
+            ids: list[int] = self._encoder.encode_list(data, self._scanner)
+        else:
+            ids = self._encode_segments([self._segments(data, finder)]).ids.tolist()
+        return self._wrapped(ids) if add_special_tokens else ids
 
-    def count(self, text: str | bytes, **special: Any) -> int:
-        """Return the number of tokens of a text; arguments as those of `encode`."""
-        return len(self._ids(text, special.get("allowed_special", ()), special.get("disallowed_special", "all")))
+    def count(
+        self,
+        text: str | bytes,
+        *,
+        allowed_special: Collection[str] | str = (),
+        disallowed_special: Collection[str] | str = "all",
+    ) -> int:
+        """Return the number of tokens of a text, without making their ids; arguments as those of `encode`."""
+        data = _bytes_of(text)
+        finder = self._finder(data, allowed_special, disallowed_special) if self._added else None
+        if finder is None and self._simple and _scan.invalid_utf8(data) < 0:
+            bounds = np.array([0, len(data)], np.int64)
+            return int(np.frombuffer(self._encoder.count(data, bounds, self._scanner), np.int64)[0])
+        return len(self._encode_segments([self._segments(data, finder)]).ids)
 
-    def encode_batch(self, texts: Iterable[str | bytes], **special: Any) -> list[np.ndarray]:
-        """Return the ids of each text as uint32 arrays; arguments as those of `encode`."""
-        allowed, disallowed = special.get("allowed_special", ()), special.get("disallowed_special", "all")
-        return [self._ids(text, allowed, disallowed) for text in texts]
-
-    def encode_documents(self, data: Any, bounds: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return (ids, ends) of documents side by side, special tokens being text.
-
-        Args:
-            data: a buffer of valid UTF-8.
-            bounds: int64 of length 2n; document d is data[bounds[2d]:bounds[2d + 1]].
-
-        Returns:
-            uint32 ids one after the other, and int64 ends: document d has ids[ends[d - 1]:ends[d]].
-        """
-        chosen = self.vocabulary.pre_tokenizer
-        if chosen.scanner is not None:
-            packed, packed_ends = self._encoder.encode(data, bounds, chosen.scanner)
-            return np.frombuffer(packed, np.uint32), np.frombuffer(packed_ends, np.int64)
-        view = memoryview(data)
-        pieces: list[bytes] = []
-        counts = []
-        for start, end in zip(bounds[::2].tolist(), bounds[1::2].tolist()):
-            words = chosen.split(str(view[start:end], "utf-8"))
-            pieces += [word.encode() for word in words]
-            counts.append(len(words))
-        ids, ends = self._encode_pieces(pieces)
-        last = np.cumsum(counts, dtype=np.int64)
-        return ids, np.concatenate([np.zeros(1, np.int64), ends])[last]
-
-    def encode_with_offsets(self, text: str | bytes, **special: Any) -> tuple[list[int], list[tuple[int, int]]]:
+    def encode_with_offsets(
+        self,
+        text: str | bytes,
+        *,
+        allowed_special: Collection[str] | str = (),
+        disallowed_special: Collection[str] | str = "all",
+    ) -> tuple[list[int], list[tuple[int, int]]]:
         """Return the ids of a text and the (start, end) of each in the bytes of the text.
 
-        The bytes are those of the text in UTF-8; the slices lie side by side (a pattern that drops
-        gaps leaves them out, and is refused).
+        The bytes are those of the text in UTF-8; the slices lie side by side.
+
+        Raises:
+            ValueError: a disallowed special token occurs; or the vocabulary has a normalizer or a pattern
+                that drops gaps, under which the tokens do not lie side by side in the text.
         """
-        if self.vocabulary.pre_tokenizer.gaps == "drop":
-            raise ValueError("under a pattern that drops gaps the tokens do not lie side by side in the text")
-        ids = self._ids(text, special.get("allowed_special", ()), special.get("disallowed_special", "all"))
-        ends = np.cumsum(np.frombuffer(self._encoder.lengths(ids), np.int64))
-        return ids.tolist(), list(zip([0, *ends[:-1].tolist()], ends.tolist())) if len(ids) else []
-
-    def _ids(
-        self, text: str | bytes, allowed: Collection[str] | str, disallowed: Collection[str] | str
-    ) -> np.ndarray:
-        data = _bytes_of(text)
-        if not self._special_ids:
-            return self._segment(data)
-        every = set(self._special_ids)
-        allow = every if allowed == "all" else set(allowed)
-        refuse = every - allow if disallowed == "all" else set(disallowed) - allow
-        for token in (allow | refuse) - every:
-            raise ValueError(f"{token!r} is no special token of this vocabulary; it has {sorted(every)}")
-        found = [(data.find(token.encode()), token) for token in refuse]
-        if hits := [hit for hit in found if hit[0] >= 0]:
-            place, token = min(hits)
+        if self.vocabulary.pre_tokenizer.gaps == "drop" or self.vocabulary.normalizer is not None:
             raise ValueError(
-                f"the text holds the special token {token!r} at byte {place}: pass allowed_special={{{token!r}}} to "
-                "encode it as such, or disallowed_special=() to encode it as text"
+                "under a normalizer or a pattern that drops gaps the tokens do not lie side by side in the text"
             )
-        if not allow:
-            return self._segment(data)
-        parts = []
-        at = 0
-        for match in SpecialTokens(sorted(allow)).finditer(data):
-            parts += [self._segment(data[at : match.start()]), np.array([self._special_ids[match.group().decode()]], np.uint32)]
-            at = match.end()
-        return np.concatenate([*parts, self._segment(data[at:])])
+        data = _bytes_of(text)
+        finder = self._finder(data, allowed_special, disallowed_special) if self._added else None
+        ids: list[int] = []
+        offsets: list[tuple[int, int]] = []
+        for segment in self._segments(data, finder):
+            if segment.token is not None:
+                ids.append(segment.token.id)
+                offsets.append((segment.start, segment.end))
+                continue
+            own = self._encode_segments([[segment]]).ids
+            ends = (segment.start + np.cumsum(np.frombuffer(self._encoder.lengths(own), np.int64))).tolist()
+            ids += own.tolist()
+            offsets += zip([segment.start, *ends[:-1]], ends)
+        return ids, offsets
 
-    def _segment(self, data: bytes) -> np.ndarray:
-        """Encode bytes in which special tokens are text."""
-        if not data:
-            return np.empty(0, np.uint32)
-        if _scan.invalid_utf8(data) < 0:
-            return self.encode_documents(data, np.array([0, len(data)], np.int64))[0]
-        return self._encode_pieces(_pieces_of_invalid(data, self.vocabulary))[0]
+    def encode_dropout(self, text: str | bytes, dropout: float, seed: int = 0) -> list[int]:
+        """Return the ids of a text under BPE-dropout, special tokens being text.
 
-    def _encode_pieces(self, pieces: Sequence[bytes]) -> tuple[np.ndarray, np.ndarray]:
+        At every step each merge that is possible is left out with the probability `dropout` (Provilkov,
+        Emelianenko and Voita 2020, "BPE-Dropout: Simple and Effective Subword Regularization").  The result
+        is a function of the text, `dropout` and `seed`: give another seed in each epoch.
+
+        Raises:
+            ValueError: dropout is not from 0 to 1, or the tokenizer's method is not "rank".
+        """
+        if self.method != "rank":
+            raise ValueError(f"dropout leaves out merges; the method {self.method!r} has none")
+        if not 0.0 <= dropout <= 1.0:
+            raise ValueError(f"dropout is {dropout}; it is a probability, from 0 to 1")
+        ids: list[int] = []
+        for number, segment in enumerate(self._segments(_bytes_of(text), None)):
+            if segment.token is not None:
+                ids.append(segment.token.id)
+                continue
+            data, scanned = segment.data, self._scanner is not None and _scan.invalid_utf8(segment.data) < 0
+            parts = [data] if scanned else self._pieces(data)
+            for place, part in enumerate(parts):  # equal words of a text are cut each in its own way
+                packed, _ = self._encoder.encode_dropout(
+                    part, np.array([0, len(part)], np.int64), self._scanner if scanned else -1, dropout,
+                    (seed + (number << 40) + (place << 1)) & (1 << 64) - 1,
+                )  # fmt: skip
+                ids += np.frombuffer(packed, np.uint32).tolist()
+        return ids
+
+    # ---- encoding many texts ----
+
+    def encode_batch(
+        self,
+        texts: Iterable[str | bytes],
+        *,
+        allowed_special: Collection[str] | str = (),
+        disallowed_special: Collection[str] | str = "all",
+        add_special_tokens: bool = False,
+    ) -> list[np.ndarray]:
+        """Return the ids of each text as uint32 arrays; arguments as those of `encode`."""
+        documents = [_bytes_of(text) for text in texts]
+        finders = [self._finder(data, allowed_special, disallowed_special) if self._added else None for data in documents]
+        if self._simple and not any(finders) and _scan.invalid_utf8(b"\n".join(documents)) < 0:
+            ends = np.cumsum([0, *map(len, documents)], dtype=np.int64)
+            batch = self._encode_text(b"".join(documents), np.repeat(ends, 2)[1:-1])
+        else:
+            batch = self._encode_segments([self._segments(data, finder) for data, finder in zip(documents, finders)])
+        if add_special_tokens and self.vocabulary.layout is not None:
+            layout = self.vocabulary.layout
+            around = np.array(layout.prefix, np.uint32), np.array(layout.suffix, np.uint32)
+            return [np.concatenate([around[0], ids, around[1]]) for ids in batch.split()]
+        return batch.split()
+
+    def encode_arrow(self, texts: pa.Array, *, special: str = "text") -> pa.Array:
+        """Return the ids of an Arrow column of text as a column of lists; a null gives a null.
+
+        Args:
+            texts: string, binary, or their large forms and views.
+            special: what happens to special tokens, as in `encode_documents`.
+
+        Returns:
+            list<uint16> (up to 65,536 ids) or list<uint32>; a large_list if there are too many ids.
+        """
+        width = 2 if self._size <= 1 << 16 else 4
+        column = texts.combine_chunks() if isinstance(texts, pa.ChunkedArray) else texts
+        kept = column.cast(pa.large_binary()).fill_null(b"")
+        offsets = np.frombuffer(kept.buffers()[1], np.int64)[kept.offset : kept.offset + len(kept) + 1]
+        data = kept.buffers()[2] or pa.py_buffer(b"")
+        batch = self.encode_documents(data, np.repeat(offsets, 2)[1:-1], special=special, width=width)
+        starts = np.concatenate([np.zeros(1, np.int64), batch.ends])
+        large = len(batch.ids) >= 1 << 31
+        numbers = pa.array(starts, pa.int64() if large else pa.int32())
+        mask = column.is_null() if column.null_count else None
+        return (pa.LargeListArray if large else pa.ListArray).from_arrays(numbers, pa.array(batch.ids), mask=mask)
+
+    def encode_documents(
+        self, data: Any, bounds: np.ndarray, *, special: str = "text", most: int | None = None, width: int = 4
+    ) -> Batch:
+        """Return the ids of documents side by side.
+
+        Args:
+            data: a buffer of bytes.
+            bounds: int64 of length 2n; document d is data[bounds[2d]:bounds[2d + 1]].
+            special: special tokens are "text" like any other, are "encode"d as themselves, are left out
+                ("drop"), or "fail" the call.
+            most: encode no more than that many ids of a document.
+            width: bytes of an id, 2 or 4.
+
+        Raises:
+            ValueError: special="fail", and a special token occurs; the message names it and the document.
+        """
+        if special not in SPECIAL_POLICIES:
+            raise ValueError(f"special={special!r}: choose one of {', '.join(SPECIAL_POLICIES)}")
+        bounds = np.ascontiguousarray(bounds, np.int64)
+        view = memoryview(data).cast("B")
+        if special == "fail":
+            self._fail_on_special(view, bounds)
+        find = tuple(self._special_ids) if special in ("encode", "drop") else ()
+        finder = self._finders(find) if find or self._always else None
+        if finder is not None and not finder.may_occur_in(bytes(view)):
+            finder = None
+        if finder is None and self.vocabulary.normalizer is None and self._scanner is not None and _is_text(view, bounds):
+            return self._encode_text(view, bounds, most, width)
+        documents = [bytes(view[start:end]) for start, end in zip(bounds[::2].tolist(), bounds[1::2].tolist())]
+        batch = self._encode_segments([self._segments(document, finder) for document in documents], special == "drop")
+        ids, ends = batch.ids, batch.ends
+        if most is not None:
+            starts = np.concatenate([np.zeros(1, np.int64), ends[:-1]])
+            lengths = np.minimum(ends - starts, most)
+            ids = ids[np.arange(len(ids)) - np.repeat(starts, ends - starts) < most]
+            ends = np.cumsum(lengths)
+        return Batch(ids.astype(np.uint16 if width == 2 else np.uint32), ends, batch.special)
+
+    # ---- how a document is encoded ----
+
+    def _encode_text(self, data: Any, bounds: np.ndarray, most: int | None = None, width: int = 4) -> Batch:
+        """Encode documents of valid UTF-8 by the native scanner."""
+        packed, ends = self._encoder.encode(data, np.ascontiguousarray(bounds), self._scanner, most, width)
+        return Batch(np.frombuffer(packed, np.uint16 if width == 2 else np.uint32), np.frombuffer(ends, np.int64))
+
+    def _make_finder(self, special: tuple[str, ...]) -> AddedTokens:
+        found = [self._added[text] for text in special if self._added[text].special]
+        return AddedTokens([*found, *self._always], self.vocabulary.normalizer)
+
+    def _finder(self, data: bytes, allowed: Collection[str] | str, disallowed: Collection[str] | str) -> AddedTokens | None:
+        """Check a text for disallowed special tokens; return what finds the others in it, None if there is none."""
+        if not isinstance(allowed, str) and not allowed and disallowed == "all":  # the usual case
+            allow: tuple[str, ...] = ()
+            refuse = tuple(self._special_ids)
+        else:
+            every = self._special_ids
+            chosen = set(every if allowed == "all" else allowed)
+            refused = every.keys() - chosen if disallowed == "all" else set(disallowed) - chosen
+            for token in (chosen | refused) - every.keys():
+                raise ValueError(f"{token!r} is no special token of this vocabulary; it has {sorted(every)}")
+            allow, refuse = tuple(sorted(chosen)), tuple(sorted(refused))
+        if refuse and self._finders(refuse).may_occur_in(data):
+            places = [(data.find(token.encode()), token) for token in refuse]
+            if hits := [hit for hit in places if hit[0] >= 0]:
+                place, token = min(hits)
+                raise ValueError(
+                    f"the text holds the special token {token!r} at byte {place}: pass allowed_special={{{token!r}}} to "
+                    "encode it as such, or disallowed_special=() to encode it as text"
+                )
+        if not allow and not self._always:
+            return None
+        finder = self._finders(allow)
+        return finder if finder.may_occur_in(data) else None
+
+    def _fail_on_special(self, view: memoryview, bounds: np.ndarray) -> None:
+        data = bytes(view)
+        if not self._special_ids or not self._finders(tuple(self._special_ids)).may_occur_in(data):
+            return
+        for number, (start, end) in enumerate(zip(bounds[::2].tolist(), bounds[1::2].tolist())):
+            for token in self._special_ids:
+                if (place := data.find(token.encode(), start, end)) >= 0:
+                    raise ValueError(
+                        f"document {number} holds the special token {token!r} at byte {place - start}, and "
+                        "special='fail': choose 'text', 'encode' or 'drop'"
+                    )
+
+    def _segments(self, data: bytes, finder: AddedTokens | None) -> list[Segment]:
+        if finder is not None:
+            return finder.cut(data)
+        if self.vocabulary.normalizer is not None and not data.isascii():
+            text = normalize(data.decode("utf-8", "replace"), self.vocabulary.normalizer).encode()
+            return [Segment(text, None, 0, len(data))]
+        return [Segment(data, None, 0, len(data))]
+
+    def _encode_segments(self, documents: Sequence[Sequence[Segment]], drop: bool = False) -> Batch:
+        """Encode documents given as segments; with `drop` special tokens are left out."""
+        pieces: list[bytes] = []  # what is encoded in one call: text for the scanner, or words that were cut already
+        scanned = self._scanner is not None and all(
+            segment.token is not None or _scan.invalid_utf8(segment.data) < 0 for segments in documents for segment in segments
+        )
+        item_pieces: list[int] = []  # per segment: pieces of a text, or 0
+        item_ids: list[int] = []  # id of a token, or -1
+        items: list[int] = []  # segments per document
+        special = 0
+        for segments in documents:
+            before = len(item_ids)
+            for segment in segments:
+                token = segment.token
+                if token is not None:
+                    special += token.special
+                    if drop and token.special:
+                        continue
+                    item_ids.append(token.id)
+                    item_pieces.append(0)
+                    continue
+                parts = [segment.data] if scanned else self._pieces(segment.data)
+                pieces += parts
+                item_ids.append(-1)
+                item_pieces.append(len(parts))
+            items.append(len(item_ids) - before)
         stops = np.cumsum([0, *map(len, pieces)], dtype=np.int64)
-        bounds = np.repeat(stops, 2)[1:-1]
-        ids, ends = self._encoder.encode(b"".join(pieces), np.ascontiguousarray(bounds), -1)
-        return np.frombuffer(ids, np.uint32), np.frombuffer(ends, np.int64)
+        packed, packed_ends = self._encoder.encode(
+            b"".join(pieces), np.ascontiguousarray(np.repeat(stops, 2)[1:-1]), self._scanner if scanned else -1
+        )
+        text_ids = np.frombuffer(packed, np.uint32)
+        piece_ends = np.concatenate([np.zeros(1, np.int64), np.frombuffer(packed_ends, np.int64)])
+        tokens = np.array(item_ids, np.int64)
+        last = np.cumsum(np.array(item_pieces, np.int64))
+        lengths = np.diff(piece_ends[np.concatenate([np.zeros(1, np.int64), last])]) + (tokens >= 0)
+        ends = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
+        ids = np.empty(int(ends[-1]), np.uint32)
+        is_text = np.ones(len(ids), bool)
+        places = ends[:-1][tokens >= 0]
+        is_text[places] = False
+        ids[places] = tokens[tokens >= 0]
+        ids[is_text] = text_ids
+        return Batch(ids, ends[np.cumsum(np.array(items, np.int64))], special)
+
+    def _pieces(self, data: bytes) -> list[bytes]:
+        """Return the words of a text, which need not be UTF-8."""
+        if _scan.invalid_utf8(data) < 0:
+            return [word.encode() for word in self.vocabulary.pre_tokenizer.split(data.decode())]
+        return _pieces_of_invalid(data, self.vocabulary)
+
+    def _wrapped(self, ids: list[int]) -> list[int]:
+        layout = self.vocabulary.layout
+        return ids if layout is None else [*layout.prefix, *ids, *layout.suffix]
 
     # ---- decoding ----
 
-    def decode_bytes(self, ids: Sequence[int] | np.ndarray) -> bytes:
+    def decode_bytes(self, ids: Ids) -> bytes:
         """Return the bytes of the tokens, joined; KeyError if an id is no token's."""
-        numbers = np.asarray(ids)
-        if numbers.size and (numbers.min() < 0 or numbers.max() >= len(self._token_bytes)):
-            wrong = int(numbers[(numbers < 0) | (numbers >= len(self._token_bytes))][0])
-            raise KeyError(f"id {wrong} is no token of this vocabulary; it has {len(self._token_bytes)}")
-        return self._encoder.decode(np.ascontiguousarray(numbers, np.uint32))
+        return bytes(self._encoder.decode(self._numbers(ids)))
 
-    def decode(self, ids: Sequence[int] | np.ndarray, errors: str = "replace") -> str:
+    def decode(self, ids: Ids, errors: str = "replace") -> str:
         """Return the text of the tokens; bytes that are not UTF-8 go by `errors`, as in bytes.decode."""
         return self.decode_bytes(ids).decode("utf-8", errors)
 
-    def decode_batch(self, batch: Iterable[Sequence[int] | np.ndarray], errors: str = "replace") -> list[str]:
+    def decode_batch(self, batch: Iterable[Ids], errors: str = "replace") -> list[str]:
         """Return the text of each sequence of ids."""
         return [self.decode(ids, errors) for ids in batch]
+
+    def decode_documents(self, ids: np.ndarray, ends: np.ndarray) -> tuple[bytes, np.ndarray]:
+        """Return the bytes of documents side by side and where each ends, the inverse of `encode_documents`."""
+        data, packed = self._encoder.decode_documents(self._numbers(ids), np.ascontiguousarray(ends, np.int64))
+        return data, np.frombuffer(packed, np.int64)
+
+    def _numbers(self, ids: Ids) -> np.ndarray:
+        numbers = np.asarray(ids)
+        if numbers.dtype in (np.uint16, np.uint32):
+            return np.ascontiguousarray(numbers)
+        if not numbers.size:
+            return np.empty(0, np.uint32)
+        if numbers.dtype.kind not in "iu":
+            raise TypeError(f"ids are whole numbers, not {numbers.dtype}")
+        if numbers.min() < 0 or numbers.max() >= self._size:
+            wrong = int(numbers[(numbers < 0) | (numbers >= self._size)][0])
+            raise KeyError(f"id {wrong} is no token of this vocabulary; its ids are below {self._size}")
+        return np.ascontiguousarray(numbers, np.uint32)
 
 
 class StreamDecoder:
@@ -239,8 +510,8 @@ class StreamDecoder:
         return text
 
 
-def _rebuilt(vocabulary: Vocabulary, cache_bytes: int) -> Tokenizer:
-    return Tokenizer(vocabulary, cache_bytes=cache_bytes)
+def _rebuilt(vocabulary: Vocabulary, method: str, cache_bytes: int) -> Tokenizer:
+    return Tokenizer(vocabulary, method=method, cache_bytes=cache_bytes)
 
 
 def _bytes_of(text: str | bytes) -> bytes:
@@ -250,6 +521,16 @@ def _bytes_of(text: str | bytes) -> bytes:
         return text.encode()
     except UnicodeEncodeError:  # surrogate pairs combine, lone ones are replaced
         return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").encode()
+
+
+def _is_text(data: memoryview, bounds: np.ndarray) -> bool:
+    """Whether each document is valid UTF-8."""
+    if not len(bounds) or not len(data):
+        return True
+    if _scan.invalid_utf8(data) >= 0:
+        return False
+    edges = bounds[bounds < len(data)]  # no document may begin or end inside a character
+    return not bool(((np.frombuffer(data, np.uint8)[edges] & 0xC0) == 0x80).any())
 
 
 def _pieces_of_invalid(data: bytes, vocabulary: Vocabulary) -> list[bytes]:

@@ -1,51 +1,24 @@
-"""The vocabulary: ranked merges, ids, special tokens, and how text is cut before them.
-
-A vocabulary is two files of one folder, `merges.parquet` and `vocabulary.parquet`; both carry its
-fingerprint, and the second is written last, so that the pair is whole or absent.
-"""
+"""The vocabulary: ranked merges, ids, special tokens, and how text is cut before them."""
 
 from __future__ import annotations
 
 import hashlib
-import os
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Iterable, Mapping, NamedTuple
+from typing import Any, Iterable, Mapping, NamedTuple, Sequence
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from beam_bpe import artifacts, storage
-from beam_bpe.artifacts import FormatError
+from beam_bpe import artifacts
+from beam_bpe.layout import AddedToken, Layout
+from beam_bpe.normalize import check_normalizer
 from beam_bpe.pretokenize import PreTokenizer
 from beam_bpe.special import SpecialTokens
 
-MERGES_FILE = "merges.parquet"
-VOCABULARY_FILE = "vocabulary.parquet"
 ALGORITHM = "bpe"
 UNIT = "byte"
-
-MERGES_SCHEMA = pa.schema(
-    [
-        pa.field("rank", pa.uint32(), nullable=False),
-        pa.field("left_id", pa.uint32(), nullable=False),
-        pa.field("right_id", pa.uint32(), nullable=False),
-        pa.field("id", pa.uint32(), nullable=False),
-        pa.field("left", pa.binary(), nullable=False),
-        pa.field("right", pa.binary(), nullable=False),
-        pa.field("token", pa.binary(), nullable=False),
-        pa.field("count", pa.int64(), nullable=False),
-        pa.field("replaced", pa.int64(), nullable=False),
-    ]
-)
-VOCABULARY_SCHEMA = pa.schema(
-    [
-        pa.field("id", pa.uint32(), nullable=False),
-        pa.field("token", pa.binary(), nullable=False),
-        pa.field("kind", pa.string(), nullable=False),
-        pa.field("score", pa.float64()),
-    ]
-)
 
 
 class Merge(NamedTuple):
@@ -64,8 +37,9 @@ class Merge(NamedTuple):
 class Vocabulary:
     """A byte-level BPE vocabulary; frozen, and checked when it is made.
 
-    Ids: the 256 bytes in the order of `alphabet`, then the merges by rank, then the special tokens.
-    So `len(vocabulary) == 256 + len(vocabulary.merges) + len(vocabulary.special_tokens)`, always.
+    Ids of one that is learned: the 256 bytes in the order of `alphabet`, then the merges by rank, then the
+    special tokens.  So `len(vocabulary) == 256 + len(vocabulary.merges) + len(vocabulary.special_tokens)`.
+    One that was made elsewhere has a `layout`, which says where its ids stand.
 
     Attributes:
         pre_tokenizer: cuts a document into the words within which merges apply.
@@ -74,9 +48,10 @@ class Vocabulary:
         counts, replaced: of each merge: the pair's count when it was merged, and the replacements
             made, which are fewer only when left = right (int64).
         special_tokens: texts that stand for themselves.
-        normalizer: None; text is taken as it is.
+        normalizer: "NFC", or None: text is taken as it is.
         stop_reason: why learning ended: "vocab_size", "min_pair_count" or "no_pairs".
         parameters, totals: of the training, for people to read.
+        layout: the ids of a vocabulary that was made elsewhere; None for one that was learned here.
 
     Raises:
         ValueError: the parts do not make a vocabulary (the message says which does not).
@@ -93,18 +68,23 @@ class Vocabulary:
     stop_reason: str = "vocab_size"
     parameters: Mapping[str, Any] = field(default_factory=dict)
     totals: Mapping[str, int] = field(default_factory=dict)
+    layout: Layout | None = None
 
     def __post_init__(self) -> None:
         if sorted(self.alphabet) != list(range(256)):
             raise ValueError("the alphabet does not hold each of the 256 bytes once")
         if not len(self.left) == len(self.right) == len(self.counts) == len(self.replaced):
             raise ValueError("the columns of the merges differ in length")
+        check_normalizer(self.normalizer)
+        SpecialTokens(self.special_tokens)
+        if self.layout is not None:
+            self._check_layout(self.layout)
+            return
         own = np.arange(256, 256 + len(self.left))
         for side in (self.left, self.right):
             if len(side) and not bool((side < own).all()):
                 rank = int(np.argmin(side < own))
                 raise ValueError(f"the merge of rank {rank} is made of token {side[rank]}, which comes after it")
-        SpecialTokens(self.special_tokens)
         learned = self.ids
         for token in self.special_tokens:
             if token.encode() in learned:
@@ -113,9 +93,41 @@ class Vocabulary:
             twice = next(i for i, token in enumerate(self.tokens) if learned[token] != i)
             raise ValueError(f"tokens {twice} and {learned[self.tokens[twice]]} are both {self.tokens[twice]!r}")
 
+    def _check_layout(self, layout: Layout) -> None:
+        tokens = layout.tokens
+        if len(layout.merged) != len(self.left):
+            raise ValueError("the columns of the merges differ in length")
+        if self.alphabet != layout.alphabet:
+            raise ValueError("the alphabet is not in the order of the ids of the bytes")
+        if self.special_tokens != tuple(token.text for token in layout.added_tokens if token.special):
+            raise ValueError("the special tokens are not those of the layout")
+        sides = [column.astype(np.int64) for column in (self.left, self.right, layout.merged)]
+        if not sides[0].size:
+            return
+        if max(int(side.max()) for side in sides) >= len(tokens):
+            rank = int(np.argmax(np.max(sides, axis=0) >= len(tokens)))
+            raise ValueError(f"the merge of rank {rank} names a token that does not exist")
+        spelt = pa.array(tokens, pa.binary())
+        parts = [spelt.take(pa.array(side)) for side in sides]
+        wrong = np.asarray(pc.not_equal(pc.binary_join_element_wise(parts[0], parts[1], b""), parts[2]))
+        for part in parts[:2]:
+            wrong = wrong | (np.asarray(pc.binary_length(part)) == 0)
+        if wrong.any():
+            rank = int(np.argmax(wrong))
+            a, b, made = (tokens[side[rank]] for side in sides)
+            raise ValueError(f"the merge of rank {rank} is of {a!r} and {b!r}, but makes {made!r}")
+        pairs = sides[0] << 32 | sides[1]
+        distinct, first = np.unique(pairs, return_index=True)
+        if len(distinct) < len(pairs):
+            rank = int(np.setdiff1d(np.arange(len(pairs)), first)[0])
+            a, b = tokens[sides[0][rank]], tokens[sides[1][rank]]
+            raise ValueError(f"the merges of rank {int(np.argmax(pairs == pairs[rank]))} and {rank} are both of {a!r} and {b!r}")
+
     @cached_property
-    def tokens(self) -> list[bytes]:
-        """The bytes of each learned token by id (special tokens are not among them)."""
+    def tokens(self) -> Sequence[bytes]:
+        """The bytes of each token of the model by id; b"" where a layout has a hole.  Special tokens are not among them."""
+        if self.layout is not None:
+            return self.layout.tokens
         tokens = [bytes([byte]) for byte in self.alphabet]
         for left, right in zip(self.left.tolist(), self.right.tolist()):
             tokens.append(tokens[left] + tokens[right])
@@ -123,25 +135,45 @@ class Vocabulary:
 
     @cached_property
     def ids(self) -> dict[bytes, int]:
-        """The id of each learned token."""
-        return {token: i for i, token in enumerate(self.tokens)}
+        """The id of each token of the model."""
+        return {token: i for i, token in enumerate(self.tokens) if token}
+
+    @cached_property
+    def merged(self) -> np.ndarray:
+        """The id that each merge makes, by rank (uint32)."""
+        if self.layout is not None:
+            return self.layout.merged
+        return np.arange(256, 256 + len(self.left), dtype=np.uint32)
+
+    @property
+    def added_tokens(self) -> tuple[AddedToken, ...]:
+        """Texts that are found before the pre-tokenization: the special tokens, and those of a layout that are not special."""
+        if self.layout is not None:
+            return self.layout.added_tokens
+        first = 256 + len(self.left)
+        return tuple(AddedToken(token, first + i) for i, token in enumerate(self.special_tokens))
 
     @property
     def special_ids(self) -> dict[str, int]:
         """The id of each special token."""
-        return {token: 256 + len(self.left) + i for i, token in enumerate(self.special_tokens)}
+        return {token.text: token.id for token in self.added_tokens if token.special}
 
     @property
     def merges(self) -> list[Merge]:
         """The merges by rank."""
         tokens = self.tokens
-        columns = (self.left.tolist(), self.right.tolist(), self.counts.tolist(), self.replaced.tolist())
+        sides = (self.left.tolist(), self.right.tolist(), self.merged.tolist())
         return [
-            Merge(rank, tokens[left], tokens[right], tokens[256 + rank], 256 + rank, count, replaced)
-            for rank, (left, right, count, replaced) in enumerate(zip(*columns))
+            Merge(rank, tokens[left], tokens[right], tokens[made], made, count, replaced)
+            for rank, (left, right, made, count, replaced) in enumerate(
+                zip(*sides, self.counts.tolist(), self.replaced.tolist())
+            )
         ]
 
     def __len__(self) -> int:
+        """Return one more than the greatest id, which is the number of tokens where there are no holes."""
+        if self.layout is not None:
+            return self.layout.size
         return 256 + len(self.left) + len(self.special_tokens)
 
     def __eq__(self, other: object) -> bool:
@@ -155,7 +187,7 @@ class Vocabulary:
 
     def __getstate__(self) -> dict[str, Any]:
         # Pickles by content; what follows from it is made again where it is asked for.
-        return {k: v for k, v in self.__dict__.items() if k not in ("tokens", "ids", "fingerprint")}
+        return {k: v for k, v in self.__dict__.items() if k not in ("tokens", "ids", "merged", "fingerprint")}
 
     @cached_property
     def fingerprint(self) -> str:
@@ -169,54 +201,17 @@ class Vocabulary:
             "special_tokens": list(self.special_tokens),
             "merges": len(self.left),
         }
+        if self.layout is not None:
+            spec = self.layout.spec()
+            head["layout"] = {key: value for key, value in spec.items() if key != "origin"}
         state = hashlib.sha256(artifacts.canonical_json(head).encode())
         for side in (self.left, self.right):
             state.update(side.astype("<u4").tobytes())
+        if self.layout is not None:
+            state.update(self.layout.merged.astype("<u4").tobytes())
+            state.update(np.array([len(token) for token in self.tokens], "<u4").tobytes())
+            state.update(b"".join(self.tokens))
         return state.hexdigest()
-
-    def _header(self, kind: str) -> dict[str, Any]:
-        return {
-            "kind": kind,
-            "algorithm": ALGORITHM,
-            "unit": UNIT,
-            "fingerprint": self.fingerprint,
-            "pre_tokenizer": self.pre_tokenizer.spec(),
-            "normalizer": self.normalizer,
-            "special_tokens": list(self.special_tokens),
-            "stop_reason": self.stop_reason,
-            "parameters": self.parameters,
-            "totals": self.totals,
-        }
-
-    def merges_table(self) -> pa.Table:
-        """Return the merges as the Parquet file holds them."""
-        tokens = self.tokens
-        left, right = self.left.tolist(), self.right.tolist()
-        ranks = np.arange(len(left), dtype=np.uint32)
-        columns = [
-            pa.array(ranks),
-            pa.array(self.left.astype(np.uint32)),
-            pa.array(self.right.astype(np.uint32)),
-            pa.array(ranks + np.uint32(256)),
-            pa.array([tokens[i] for i in left], pa.binary()),
-            pa.array([tokens[i] for i in right], pa.binary()),
-            pa.array(tokens[256:], pa.binary()),
-            pa.array(self.counts.astype(np.int64)),
-            pa.array(self.replaced.astype(np.int64)),
-        ]
-        return pa.Table.from_arrays(columns, schema=MERGES_SCHEMA)
-
-    def vocabulary_table(self) -> pa.Table:
-        """Return the tokens as the Parquet file holds them."""
-        tokens = [*self.tokens, *(token.encode() for token in self.special_tokens)]
-        kinds = ["byte"] * 256 + ["merge"] * len(self.left) + ["special"] * len(self.special_tokens)
-        columns = [
-            pa.array(np.arange(len(tokens), dtype=np.uint32)),
-            pa.array(tokens, pa.binary()),
-            pa.array(kinds, pa.string()),
-            pa.nulls(len(tokens), pa.float64()),
-        ]
-        return pa.Table.from_arrays(columns, schema=VOCABULARY_SCHEMA)
 
     def save(self, folder: str, *, overwrite: bool = False) -> None:
         """Write the two files into a folder; nothing is done where this vocabulary stands already.
@@ -224,28 +219,15 @@ class Vocabulary:
         Raises:
             FileExistsError: another one stands there, and `overwrite` is not set.
         """
-        last = storage.join(folder, VOCABULARY_FILE)
-        if storage.exists(last):
-            if not overwrite and self._stands(folder):
-                return
-            if not overwrite:
-                raise FileExistsError(
-                    f"{folder} already holds a vocabulary; choose another folder or overwrite it (--overwrite)"
-                )
-            storage.remove(last)
-        artifacts.write_parquet(storage.join(folder, MERGES_FILE), self.merges_table(), self._header("merges"))
-        artifacts.write_parquet(last, self.vocabulary_table(), self._header("vocabulary"))
+        from beam_bpe.formats import parquet
 
-    def _stands(self, folder: str) -> bool:
-        try:
-            other = self.load(folder)
-            return other._header("") == self._header("") and other.merges_table().equals(self.merges_table())
-        except (FormatError, OSError):
-            return False
+        parquet.save(self, folder, overwrite=overwrite)
 
     @classmethod
     def load(cls, folder: str, *, allow_callables: Iterable[str] = ()) -> Vocabulary:
         """Read a vocabulary from its folder (or the path of one of its two files).
+
+        Other formats: `beam_bpe.formats.load`.
 
         Args:
             allow_callables: functions "module:function" that may be imported if the vocabulary names
@@ -255,47 +237,6 @@ class Vocabulary:
             FileNotFoundError: it is not there.
             FormatError: a file is broken, or the two are not of one vocabulary.
         """
-        folder = os.fspath(folder)
-        for name in (MERGES_FILE, VOCABULARY_FILE):
-            if folder.endswith("/" + name) or folder == name:
-                folder = folder[: -len(name)] or "."
-        last, first = storage.join(folder, VOCABULARY_FILE), storage.join(folder, MERGES_FILE)
-        if not storage.exists(last):
-            raise FileNotFoundError(f"{folder} holds no vocabulary: there is no {VOCABULARY_FILE}")
-        tokens, header = artifacts.read_parquet(last, "vocabulary")
-        merges, merges_header = artifacts.read_parquet(first, "merges")
-        for url, fields in ((last, header), (first, merges_header)):
-            if not {"fingerprint", "algorithm", "unit"} <= fields.keys():
-                raise FormatError(f"{url}: its header has no fingerprint, algorithm or unit")
-        if header["fingerprint"] != merges_header["fingerprint"]:
-            raise FormatError(f"{first} and {last} are not of one vocabulary: their fingerprints differ")
-        if header["algorithm"] != ALGORITHM or header["unit"] != UNIT:
-            raise FormatError(f"{last} holds {header['algorithm']} over {header['unit']}s; this reads {ALGORITHM} over bytes")
-        for url, table, schema in ((last, tokens, VOCABULARY_SCHEMA), (first, merges, MERGES_SCHEMA)):
-            if not table.schema.remove_metadata().equals(schema):
-                raise FormatError(f"{url} has the columns {table.schema.remove_metadata()}, not {schema}")
-        try:
-            vocabulary = cls(
-                pre_tokenizer=PreTokenizer.from_spec(header["pre_tokenizer"], allow_callables=allow_callables),
-                alphabet=b"".join(tokens["token"][:256].to_pylist()),
-                left=merges["left_id"].to_numpy(),
-                right=merges["right_id"].to_numpy(),
-                counts=merges["count"].to_numpy(),
-                replaced=merges["replaced"].to_numpy(),
-                special_tokens=tuple(header["special_tokens"]),
-                normalizer=header["normalizer"],
-                stop_reason=header["stop_reason"],
-                parameters=header["parameters"],
-                totals=header["totals"],
-            )
-        except KeyError as error:
-            raise FormatError(f"{last}: its header has no {error}") from None
-        except ValueError as error:
-            raise FormatError(f"{folder}: {error}") from None
-        if vocabulary.fingerprint != header["fingerprint"]:
-            raise FormatError(f"{folder}: the merges do not have the fingerprint that the files carry")
-        if not tokens.equals(vocabulary.vocabulary_table()):
-            raise FormatError(f"{last}: the tokens are not those that the merges make")
-        if not merges.equals(vocabulary.merges_table()):
-            raise FormatError(f"{first}: ranks, ids and bytes of the merges do not belong together")
-        return vocabulary
+        from beam_bpe.formats import parquet
+
+        return parquet.load(folder, allow_callables=allow_callables)

@@ -1,37 +1,91 @@
-"""Encode documents into token ids by the rank of merges, and decode ids into bytes.
+"""Encode documents into token ids, decode ids into bytes, and find the merges of a rank file.
 
 Bytes and integers go in and come out; there is no input or output and no policy here.
 """
 
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
-from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
-from libc.stdlib cimport free
-from libc.string cimport memcpy, memset
+from cpython.buffer cimport (PyBUF_C_CONTIGUOUS, PyBUF_FORMAT, PyBuffer_Release, PyObject_GetBuffer)
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.long cimport PyLong_FromUnsignedLong
+from cpython.ref cimport PyObject
+from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdlib cimport calloc, free
+from libc.string cimport memcmp, memcpy, memset
+
+cdef extern from "Python.h":
+    list PyList_New(Py_ssize_t)
+    void PyList_SET_ITEM(object, Py_ssize_t, PyObject *)
+    PyObject *PyLong_AsObject "PyLong_FromUnsignedLong"(unsigned long)
+    void Py_INCREF(PyObject *)
+    void Py_XDECREF(PyObject *)
 
 cdef extern from "encode.h" nogil:
     int ID_BITS, RANK_BITS
+    int OUT_OF_MEMORY, TOO_LONG, NOT_UTF8
+    uint64_t NO_LIMIT
+    uint32_t NO_TOKEN
+    ctypedef struct Span:
+        uint32_t start, length
     ctypedef struct Model:
-        uint32_t n_tokens, n_merges
-        uint32_t *byte_id
-        int ordered, whole_pieces
-        const uint8_t *token_bytes
-        const int64_t *token_starts
+        uint32_t n_tokens
+        int ordered
+        uint8_t *bytes
+        Span *spans
+        void *edges
     ctypedef struct Ids:
         uint32_t *ids
-        uint64_t n, size
+        uint64_t n
     ctypedef struct CCache "Cache":
-        pass
-    int model_init(Model *, const uint32_t *left, const uint32_t *right, const uint32_t *merged)
+        Ids out
+    ctypedef struct Batch:
+        const uint8_t *data
+        uint64_t size
+        const int64_t *bounds
+        uint64_t documents
+        int pattern
+        uint64_t most
+    int model_init(Model *, uint32_t n_tokens, uint32_t n_merges, const uint8_t *tokens, const int64_t *starts,
+                   const uint32_t *byte_ids, const uint32_t *left, const uint32_t *right, const uint32_t *merged,
+                   const uint8_t *whole, int longest)
     void model_free(Model *)
     int cache_init(CCache *, uint64_t slots)
     void cache_free(CCache *)
-    int encode_documents(const Model *, CCache *, const uint8_t *, uint64_t size, const int64_t *bounds,
-                         uint64_t documents, int pattern, uint64_t most, Ids *, int64_t *ends)
+    void cache_rest(CCache *)
+    int encode_documents(const Model *, CCache *, const Batch *, int64_t *ends, uint64_t *at)
+    int count_documents(const Model *, CCache *, const Batch *, int64_t *counts, uint64_t *at)
+    int dropout_documents(const Model *, CCache *, const Batch *, double dropout, uint64_t seed, int64_t *ends, uint64_t *at)
+    uint64_t decoded_length_of(const Model *, const void *ids, uint64_t begin, uint64_t end, int width, uint64_t *wrong)
+    void decode_into "decode"(const Model *, const void *ids, uint64_t n, int width, uint8_t *to, uint64_t total)
+    int recover_parts(uint32_t n, const uint8_t *tokens, const int64_t *starts, const uint32_t *byte_ids,
+                      uint32_t *left, uint32_t *right, uint32_t *twice)
 
-#: Tokens and merges that an encoder can have.
+#: Tokens and merges that an encoder can have, and bytes of its tokens.
 MOST_TOKENS = (1 << ID_BITS) - 1
 MOST_MERGES = (1 << RANK_BITS) - 2
+MOST_TOKEN_BYTES = (1 << 32) - 64
 cdef uint64_t CACHE_ENTRY = 32
+cdef int PATTERNS = 7
+
+
+cdef int check_tokens(const uint8_t[::1] tokens, const int64_t[::1] starts) except -1:
+    cdef Py_ssize_t i, n = starts.shape[0] - 1
+    if n < 0 or n > MOST_TOKENS:
+        raise ValueError(f"{n} tokens; at most {MOST_TOKENS} are possible, and `starts` has one entry more")
+    for i in range(n):
+        if not 0 <= starts[i] <= starts[i + 1] <= tokens.shape[0]:
+            raise ValueError(f"the bytes of token {i} lie outside of the tokens")
+    if starts[n] - starts[0] > <int64_t>MOST_TOKEN_BYTES:
+        raise ValueError(f"the tokens have {starts[n] - starts[0]} bytes; at most {MOST_TOKEN_BYTES} are possible")
+    return 0
+
+
+cdef int raise_error(int error, uint64_t document) except -1:
+    if error == TOO_LONG:
+        raise ValueError(f"document {document} has a piece of 4 GiB or more: split it")
+    if error == NOT_UTF8:
+        raise ValueError(f"document {document} is not valid UTF-8: a scanner cannot read it")
+    if error:
+        raise MemoryError("no memory for the ids")
+    return 0
 
 
 cdef class Cache:
@@ -55,146 +109,395 @@ cdef class Encoder:
         starts: int64, where each token starts in `tokens`, and the end; the index is the id.
         byte_ids: uint32, the id of each of the 256 bytes.
         left, right, merged: uint32, ids of the parts of each merge and of what it makes, by rank.
-        whole_pieces: a piece that is a token is that token, whatever the merges would give.
+        whole: uint8 by id, nonzero where a piece that is exactly this token is this token, whatever the
+            merges would give; None: nowhere.
         cache_bytes: memory of a cache; there is one for each thread that encodes at a time.
+        longest_match: do not merge by rank, but take from the left the longest token that a merge makes,
+            that is a byte, or that is in `whole`.
     """
 
     cdef Model model
-    cdef object tokens
-    cdef object starts
     cdef list caches
     cdef uint64_t slots
+    cdef PyObject **numbers
     cdef object __weakref__
 
     def __cinit__(self, const uint8_t[::1] tokens not None, const int64_t[::1] starts not None,
                   const uint32_t[::1] byte_ids not None, const uint32_t[::1] left not None,
                   const uint32_t[::1] right not None, const uint32_t[::1] merged not None,
-                  bint whole_pieces=False, uint64_t cache_bytes=16 << 20):
-        cdef Model *m = &self.model
-        cdef uint64_t i, n = starts.shape[0] - 1, k = left.shape[0]
-        memset(m, 0, sizeof(Model))
+                  const uint8_t[::1] whole=None, uint64_t cache_bytes=16 << 20, bint longest_match=False):
+        cdef Py_ssize_t i, n = starts.shape[0] - 1, k = left.shape[0]
+        cdef const uint8_t *p = &tokens[0] if tokens.shape[0] else NULL
+        cdef int64_t a, b
+        memset(&self.model, 0, sizeof(Model))
+        self.numbers = NULL
         self.caches = []
-        if starts.shape[0] < 1 or n > MOST_TOKENS or k > MOST_MERGES:
-            raise ValueError(f"{n} tokens and {k} merges; at most {MOST_TOKENS} and {MOST_MERGES} are possible")
-        if byte_ids.shape[0] != 256 or right.shape[0] != <Py_ssize_t>k or merged.shape[0] != <Py_ssize_t>k:
+        check_tokens(tokens, starts)
+        if k > MOST_MERGES:
+            raise ValueError(f"{k} merges; at most {MOST_MERGES} are possible")
+        if byte_ids.shape[0] != 256 or right.shape[0] != k or merged.shape[0] != k:
             raise ValueError("columns differ in length")
-        for i in range(n):
-            if not 0 <= starts[i] <= starts[i + 1] <= tokens.shape[0]:
-                raise ValueError(f"the bytes of token {i} lie outside of the tokens")
+        if whole is not None and whole.shape[0] != n:
+            raise ValueError(f"`whole` has {whole.shape[0]} entries for {n} tokens")
         for i in range(256):
             if byte_ids[i] >= n or starts[byte_ids[i] + 1] - starts[byte_ids[i]] != 1 or tokens[starts[byte_ids[i]]] != i:
                 raise ValueError(f"byte {i} has no token of its own")
         for i in range(k):
             if left[i] >= n or right[i] >= n or merged[i] >= n:
                 raise ValueError(f"the merge of rank {i} names a token that does not exist")
-            if (starts[left[i] + 1] - starts[left[i]]) + (starts[right[i] + 1] - starts[right[i]]) != \
-                    starts[merged[i] + 1] - starts[merged[i]] or starts[left[i] + 1] == starts[left[i]] or \
-                    starts[right[i] + 1] == starts[right[i]]:
+            a = starts[left[i] + 1] - starts[left[i]]
+            b = starts[right[i] + 1] - starts[right[i]]
+            if a == 0 or b == 0 or a + b != starts[merged[i] + 1] - starts[merged[i]] or \
+                    memcmp(p + starts[merged[i]], p + starts[left[i]], a) or \
+                    memcmp(p + starts[merged[i]] + a, p + starts[right[i]], b):
                 raise ValueError(f"the parts of the merge of rank {i} do not make its token")
-        self.tokens = tokens
-        self.starts = starts
-        m.n_tokens = n
-        m.n_merges = k
-        for i in range(256):
-            m.byte_id[i] = byte_ids[i]
-        m.whole_pieces = whole_pieces
-        m.token_bytes = &tokens[0] if tokens.shape[0] else NULL
-        m.token_starts = &starts[0]
         self.slots = 1 << 8
-        while self.slots * 2 * CACHE_ENTRY <= cache_bytes:
+        while self.slots <= cache_bytes // (2 * CACHE_ENTRY):
             self.slots *= 2
-        if model_init(m, &left[0] if k else NULL, &right[0] if k else NULL, &merged[0] if k else NULL):
+        if model_init(&self.model, n, k, p, &starts[0], &byte_ids[0], &left[0] if k else NULL, &right[0] if k else NULL,
+                      &merged[0] if k else NULL, &whole[0] if whole is not None and n else NULL, longest_match):
             raise MemoryError("no memory for the encoder")
 
     def __dealloc__(self):
+        cdef uint64_t i
+        if self.numbers != NULL:
+            for i in range(self.model.n_tokens):
+                Py_XDECREF(self.numbers[i])
+            free(self.numbers)
         model_free(&self.model)
 
+    cdef Cache take_cache(self):
+        try:
+            return self.caches.pop()
+        except IndexError:
+            return Cache(self.slots)
+
+    cdef int give_back(self, Cache cache) except -1:
+        cache_rest(&cache.cache)
+        self.caches.append(cache)
+        return 0
+
+    cdef int check_batch(self, const uint8_t[::1] data, const int64_t[::1] bounds, int pattern, most, Batch *batch) except -1:
+        cdef Py_ssize_t i, n = bounds.shape[0] // 2, size = data.shape[0]
+        if bounds.shape[0] % 2 or pattern >= PATTERNS:
+            raise ValueError("bounds has a start and an end for each document, and patterns are numbered from 0 to 6")
+        for i in range(n):
+            if not 0 <= bounds[2 * i] <= bounds[2 * i + 1] <= size:
+                raise ValueError(f"document {i} is [{bounds[2 * i]}:{bounds[2 * i + 1]}] of {size} bytes")
+        if most is not None and most < 0:
+            raise ValueError(f"most={most}: choose 0 or more ids, or None")
+        batch.data = &data[0] if size else NULL
+        batch.size = size
+        batch.bounds = &bounds[0] if n else NULL
+        batch.documents = n
+        batch.pattern = pattern
+        batch.most = NO_LIMIT if most is None else min(most, 1 << 62)
+        return 0
+
+    cdef int check_width(self, int width) except -1:
+        if width != 2 and width != 4:
+            raise ValueError(f"width={width}: choose 2 or 4 bytes for an id")
+        if width == 2 and self.model.n_tokens > 65536:
+            raise ValueError(f"width=2 holds ids below 65536, and there are {self.model.n_tokens}: choose width=4")
+        return 0
+
     def encode(self, const uint8_t[::1] data not None, const int64_t[::1] bounds not None, int pattern,
-               most=None):
-        """Encode documents and return (ids, ends): uint32 ids one after the other, int64 ends by document.
+               most=None, int width=4):
+        """Encode documents and return (ids, ends): ids one after the other, int64 ends by document.
 
         Args:
             data: valid UTF-8 where a scanner reads it.
             bounds: of length 2n; document d is data[bounds[2d]:bounds[2d + 1]].
             pattern: number of a scanned pattern, or -1: each document is one piece.
-            most: stop as soon as there are that many ids (there may be more: whole batches are encoded).
+            most: of each document no more than its first ids, that many; the rest is not scanned.
+            width: 2 for uint16 ids, 4 for uint32.
         """
-        cdef Py_ssize_t i, n = bounds.shape[0] // 2
-        cdef uint64_t size = data.shape[0], limit = <uint64_t>-1 if most is None else most
-        cdef const uint8_t *start = &data[0] if size else NULL
-        cdef Ids out
-        cdef Cache cache
+        cdef Batch batch
+        cdef uint64_t at = 0
         cdef int error = 0
-        if bounds.shape[0] % 2 or pattern > 6:
-            raise ValueError("bounds has a start and an end for each document, and patterns are numbered from 0 to 6")
-        for i in range(n):
-            if not 0 <= bounds[2 * i] <= bounds[2 * i + 1] <= <int64_t>size:
-                raise ValueError(f"document {i} is [{bounds[2 * i]}:{bounds[2 * i + 1]}] of {size} bytes")
-        ends = PyBytes_FromStringAndSize(NULL, 8 * n)
+        self.check_width(width)
+        self.check_batch(data, bounds, pattern, most, &batch)
+        ends = PyBytes_FromStringAndSize(NULL, 8 * batch.documents)
         cdef int64_t *to = <int64_t *>PyBytes_AS_STRING(ends)
-        out.ids = NULL
-        out.n = out.size = 0
+        cdef Cache cache = self.take_cache()
         try:
-            cache = self.caches.pop()
-        except IndexError:
-            cache = Cache(self.slots)
-        try:
-            if n and size:
-                with nogil:
-                    error = encode_documents(&self.model, &cache.cache, start, size, &bounds[0], n, pattern, limit, &out, to)
-            elif n:
-                memset(to, 0, 8 * n)
-            if error:
-                raise MemoryError("no memory for the ids")
-            return PyBytes_FromStringAndSize(<char *>out.ids, 4 * out.n), ends
+            with nogil:
+                error = encode_documents(&self.model, &cache.cache, &batch, to, &at)
+            raise_error(error, at)
+            return packed(&cache.cache.out, width), ends
         finally:
-            free(out.ids)
-            self.caches.append(cache)
+            self.give_back(cache)
 
-    def lengths(self, const uint32_t[::1] ids not None):
-        """Return the bytes of each token of a sequence of ids, as packed int64 numbers."""
-        cdef Py_ssize_t i, n = ids.shape[0]
-        result = PyBytes_FromStringAndSize(NULL, 8 * n)
-        cdef int64_t *to = <int64_t *>PyBytes_AS_STRING(result)
-        self.check(ids)
-        with nogil:
-            for i in range(n):
-                to[i] = self.model.token_starts[ids[i] + 1] - self.model.token_starts[ids[i]]
+    def encode_dropout(self, const uint8_t[::1] data not None, const int64_t[::1] bounds not None, int pattern,
+                       double dropout, uint64_t seed, int width=4):
+        """Encode documents with BPE-dropout and return (ids, ends), as `encode` does.
+
+        Before every merge each pair that could be merged is dropped with probability `dropout`; of the rest
+        that of the lowest rank is merged, the leftmost first (Provilkov, Emelianenko and Voita 2020).  What
+        comes out is a function of the seed, the bytes of the document, and `dropout`: 0 is `encode`, 1 leaves
+        the bytes.  Above 0 a whole piece in `whole` goes through the merges like any other.
+        """
+        cdef Batch batch
+        cdef uint64_t at = 0
+        cdef int error = 0
+        if not 0 <= dropout <= 1:
+            raise ValueError(f"dropout={dropout}: choose a probability from 0 to 1")
+        if self.model.edges != NULL:
+            raise ValueError("dropout is of merges, and longest_match makes none")
+        if dropout == 0:
+            return self.encode(data, bounds, pattern, None, width)
+        self.check_width(width)
+        self.check_batch(data, bounds, pattern, None, &batch)
+        ends = PyBytes_FromStringAndSize(NULL, 8 * batch.documents)
+        cdef int64_t *to = <int64_t *>PyBytes_AS_STRING(ends)
+        cdef Cache cache = self.take_cache()
+        try:
+            with nogil:
+                error = dropout_documents(&self.model, &cache.cache, &batch, dropout, seed, to, &at)
+            raise_error(error, at)
+            return packed(&cache.cache.out, width), ends
+        finally:
+            self.give_back(cache)
+
+    def count(self, const uint8_t[::1] data not None, const int64_t[::1] bounds not None, int pattern):
+        """Return the number of ids of each document as packed int64 numbers; arguments as those of `encode`."""
+        cdef Batch batch
+        cdef uint64_t at = 0
+        cdef int error = 0
+        self.check_batch(data, bounds, pattern, None, &batch)
+        counts = PyBytes_FromStringAndSize(NULL, 8 * batch.documents)
+        cdef int64_t *to = <int64_t *>PyBytes_AS_STRING(counts)
+        cdef Cache cache = self.take_cache()
+        try:
+            with nogil:
+                error = count_documents(&self.model, &cache.cache, &batch, to, &at)
+            raise_error(error, at)
+            return counts
+        finally:
+            self.give_back(cache)
+
+    def encode_list(self, bytes data not None, int pattern):
+        """Encode one document and return its ids as a list; equal ids are one object."""
+        cdef int64_t bounds[2]
+        cdef int64_t end = 0
+        cdef uint64_t at = 0
+        cdef Batch batch
+        cdef int error
+        cdef Cache cache
+        if pattern >= PATTERNS:
+            raise ValueError("patterns are numbered from 0 to 6")
+        bounds[0] = 0
+        bounds[1] = PyBytes_GET_SIZE(data)
+        batch.data = <const uint8_t *>PyBytes_AS_STRING(data)
+        batch.size = bounds[1]
+        batch.bounds = bounds
+        batch.documents = 1
+        batch.pattern = pattern
+        batch.most = NO_LIMIT
+        cache = self.take_cache()
+        try:
+            if batch.size < 1024:
+                error = encode_documents(&self.model, &cache.cache, &batch, &end, &at)
+            else:
+                with nogil:
+                    error = encode_documents(&self.model, &cache.cache, &batch, &end, &at)
+            raise_error(error, at)
+            return self.listed(cache.cache.out.ids, cache.cache.out.n)
+        finally:
+            self.give_back(cache)
+
+    cdef list listed(self, const uint32_t *ids, Py_ssize_t n):
+        """Return ids as a list; the int of each id is made when it is first wanted, and kept."""
+        cdef list result = PyList_New(n)
+        cdef Py_ssize_t i
+        cdef PyObject *number
+        if self.numbers == NULL:
+            self.numbers = <PyObject **>calloc(self.model.n_tokens, sizeof(PyObject *))
+            if self.numbers == NULL:
+                raise MemoryError("no memory for the numbers of the ids")
+        for i in range(n):
+            number = self.numbers[ids[i]]
+            if number == NULL:
+                number = self.numbers[ids[i]] = PyLong_AsObject(ids[i])
+                if number == NULL:
+                    raise MemoryError("no memory for the numbers of the ids")
+            Py_INCREF(number)
+            PyList_SET_ITEM(result, i, number)
         return result
 
-    cdef int check(self, const uint32_t[::1] ids) except -1:
-        cdef Py_ssize_t i
-        for i in range(ids.shape[0]):
-            if ids[i] >= self.model.n_tokens or self.model.token_starts[ids[i]] == self.model.token_starts[ids[i] + 1]:
-                raise KeyError(f"id {ids[i]} at position {i} is no token of this vocabulary")
-        return 0
-
-    def decode(self, const uint32_t[::1] ids not None):
-        """Return the bytes of the tokens of a sequence of ids, joined.
+    def lengths(self, ids not None):
+        """Return the bytes of each token of a sequence of uint16 or uint32 ids, as packed int64 numbers.
 
         Raises:
             KeyError: an id is no token's.
         """
-        cdef Py_ssize_t i, n = ids.shape[0]
-        cdef int64_t total = 0, length
-        cdef const int64_t *starts = self.model.token_starts
-        cdef const uint8_t *p
-        self.check(ids)
+        cdef Py_buffer view
+        cdef int width = view_ids(ids, &view)
+        cdef Py_ssize_t i, n = view.len // width
+        cdef int64_t *to
+        cdef Span *spans = self.model.spans
+        try:
+            self.decoded(&view, width, 0, n)
+            result = PyBytes_FromStringAndSize(NULL, 8 * n)
+            to = <int64_t *>PyBytes_AS_STRING(result)
+            with nogil:
+                for i in range(n):
+                    to[i] = spans[(<uint16_t *>view.buf)[i] if width == 2 else (<uint32_t *>view.buf)[i]].length
+            return result
+        finally:
+            PyBuffer_Release(&view)
+
+    cdef int64_t decoded(self, Py_buffer *view, int width, uint64_t begin, uint64_t end) except -1:
+        """Return the bytes of ids[begin:end]."""
+        cdef uint64_t total, wrong
         with nogil:
-            for i in range(n):
-                total += starts[ids[i] + 1] - starts[ids[i]]
-        result = PyBytes_FromStringAndSize(NULL, total)
-        cdef uint8_t *to = <uint8_t *>PyBytes_AS_STRING(result)
-        cdef uint8_t *stop = to + total
-        with nogil:
-            for i in range(n):
-                p = self.model.token_bytes + starts[ids[i]]
-                length = starts[ids[i] + 1] - starts[ids[i]]
-                memcpy(to, p, length)
-                to += length
-        return result
+            total = decoded_length_of(&self.model, view.buf, begin, end, width, &wrong)
+        if wrong < end:
+            number = (<uint16_t *>view.buf)[wrong] if width == 2 else (<uint32_t *>view.buf)[wrong]
+            raise KeyError(f"id {number} at position {wrong} is no token of this vocabulary")
+        return total
+
+    def decode(self, ids not None):
+        """Return the bytes of the tokens of a sequence of uint16 or uint32 ids, joined.
+
+        Raises:
+            KeyError: an id is no token's.
+        """
+        cdef Py_buffer view
+        cdef int width = view_ids(ids, &view)
+        cdef Py_ssize_t n = view.len // width
+        cdef int64_t total
+        cdef uint8_t *to
+        try:
+            total = self.decoded(&view, width, 0, n)
+            result = PyBytes_FromStringAndSize(NULL, total)
+            to = <uint8_t *>PyBytes_AS_STRING(result)
+            with nogil:
+                decode_into(&self.model, view.buf, n, width, to, total)
+            return result
+        finally:
+            PyBuffer_Release(&view)
+
+    def decode_documents(self, ids not None, const int64_t[::1] ends not None):
+        """Return (bytes, ends): the bytes of documents one after the other, and int64 ends in them.
+
+        Args:
+            ids: uint16 or uint32; document d has ids[ends[d - 1]:ends[d]].
+            ends: int64, where the ids of each document end; the last is the number of ids.
+
+        Raises:
+            KeyError: an id is no token's.
+        """
+        cdef Py_buffer view
+        cdef int width = view_ids(ids, &view)
+        cdef Py_ssize_t i, n = view.len // width, documents = ends.shape[0]
+        cdef int64_t total = 0, begin = 0
+        cdef uint64_t wrong = 0
+        cdef int64_t *byte_ends
+        cdef uint8_t *to
+        try:
+            for i in range(documents):
+                if not begin <= ends[i] <= n:
+                    raise ValueError(f"the ids of document {i} are [{begin}:{ends[i]}] of {n}")
+                begin = ends[i]
+            if begin != n:
+                raise ValueError(f"the ids of documents end at {begin}, and there are {n} ids")
+            packed_ends = PyBytes_FromStringAndSize(NULL, 8 * documents)
+            byte_ends = <int64_t *>PyBytes_AS_STRING(packed_ends)
+            begin = 0
+            with nogil:
+                for i in range(documents):
+                    total += decoded_length_of(&self.model, view.buf, begin, ends[i], width, &wrong)
+                    if wrong < <uint64_t>ends[i]:
+                        break
+                    begin = ends[i]
+                    byte_ends[i] = total
+            if begin != n:
+                self.decoded(&view, width, wrong, n)
+            result = PyBytes_FromStringAndSize(NULL, total)
+            to = <uint8_t *>PyBytes_AS_STRING(result)
+            with nogil:
+                decode_into(&self.model, view.buf, n, width, to, total)
+            return result, packed_ends
+        finally:
+            PyBuffer_Release(&view)
 
     @property
     def ordered(self):
         """Whether each part of a merge is a byte or made by an earlier merge, as learned merges are."""
         return bool(self.model.ordered)
+
+
+cdef int view_ids(object ids, Py_buffer *view) except -1:
+    """Look at an array of ids and return their width; the caller releases it."""
+    PyObject_GetBuffer(ids, view, PyBUF_FORMAT | PyBUF_C_CONTIGUOUS)
+    cdef bytes kind = b"" if view.format == NULL else view.format
+    kind = kind.lstrip(b"@=<")
+    if view.ndim == 1 and ((view.itemsize == 2 and kind == b"H") or (view.itemsize == 4 and kind in (b"I", b"L"))):
+        return view.itemsize
+    shape = f"{view.ndim} dimensions of {kind.decode()!r}"
+    PyBuffer_Release(view)
+    raise ValueError(f"ids are an array of uint16 or uint32, not {shape}")
+
+
+cdef bytes packed(const Ids *out, int width):
+    cdef uint64_t i
+    if width == 4:
+        return PyBytes_FromStringAndSize(<char *>out.ids, 4 * out.n)
+    result = PyBytes_FromStringAndSize(NULL, 2 * out.n)
+    cdef uint16_t *to = <uint16_t *>PyBytes_AS_STRING(result)
+    with nogil:
+        for i in range(out.n):
+            to[i] = <uint16_t>out.ids[i]
+    return result
+
+
+def recover_merges(const uint8_t[::1] tokens not None, const int64_t[::1] starts not None):
+    """Return (left, right, merged, unreachable) of a rank file, packed uint32 ids.
+
+    There two neighbours merge whenever their joined bytes are a token, the token of the lowest id first, the
+    leftmost first.  Each token that merging makes has one pair of parts; merges are in the order of ids.
+    Tokens of two bytes or more that merging never makes are `unreachable`: a whole piece may still be one.
+
+    Args:
+        tokens: the bytes of all tokens, one after the other; ids that are holes have none.
+        starts: int64, where each token starts in `tokens`, and the end; the index is id and rank.
+
+    Raises:
+        ValueError: two tokens are the same, or a byte has no token.
+    """
+    cdef Py_ssize_t i, n = starts.shape[0] - 1, k = 0, lost = 0
+    cdef uint32_t byte_ids[256]
+    cdef uint32_t twice[2]
+    cdef int error
+    check_tokens(tokens, starts)
+    for i in range(256):
+        byte_ids[i] = NO_TOKEN
+    for i in range(n):
+        if starts[i + 1] - starts[i] == 1 and byte_ids[tokens[starts[i]]] == NO_TOKEN:
+            byte_ids[tokens[starts[i]]] = i
+    for i in range(256):
+        if byte_ids[i] == NO_TOKEN:
+            raise ValueError(f"byte {i} has no token of its own")
+    columns = [bytearray(4 * n) for _ in range(4)]
+    cdef uint32_t[::1] left = memoryview(columns[0]).cast("I")
+    cdef uint32_t[::1] right = memoryview(columns[1]).cast("I")
+    cdef uint32_t[::1] merged = memoryview(columns[2]).cast("I")
+    cdef uint32_t[::1] unreachable = memoryview(columns[3]).cast("I")
+    with nogil:
+        error = recover_parts(n, &tokens[0], &starts[0], byte_ids, &left[0], &right[0], twice)
+    if error:
+        raise MemoryError("no memory for the merges")
+    if twice[1] != NO_TOKEN:
+        raise ValueError(f"ids {twice[0]} and {twice[1]} are the same token {bytes(tokens[starts[twice[1]]:starts[twice[1] + 1]])!r}")
+    for i in range(n):
+        if left[i] != NO_TOKEN:
+            left[k] = left[i]
+            right[k] = right[i]
+            merged[k] = i
+            k += 1
+        elif starts[i + 1] - starts[i] > 1:
+            unreachable[lost] = i
+            lost += 1
+    return (bytes(columns[0][: 4 * k]), bytes(columns[1][: 4 * k]), bytes(columns[2][: 4 * k]),
+            bytes(columns[3][: 4 * lost]))

@@ -25,7 +25,8 @@ import pytest
 
 import beam_bpe
 from beam_bpe import artifacts, cli, console, storage
-from beam_bpe.vocabulary import MERGES_FILE, VOCABULARY_FILE, Vocabulary
+from beam_bpe.formats.parquet import MERGES_FILE, VOCABULARY_FILE
+from beam_bpe.vocabulary import Vocabulary
 from beam_bpe.words import WordCounts
 
 ROOT = Path(beam_bpe.__file__).resolve().parent.parent

@@ -193,7 +193,7 @@ def test_documents_side_by_side(tokenizer):
     texts = [TEXT[i : i + 70].encode() for i in range(0, 2000, 70)] + [b"", b"x"]
     stops = np.cumsum([0, *map(len, texts)], dtype=np.int64)
     for one in (tokenizer, *lossless()):
-        ids, ends = one.encode_documents(b"".join(texts), np.ascontiguousarray(np.repeat(stops, 2)[1:-1]))
+        ids, ends, _ = one.encode_documents(b"".join(texts), np.ascontiguousarray(np.repeat(stops, 2)[1:-1]))
         split = np.split(ids, ends[:-1])
         assert [part.tolist() for part in split] == [one.encode(text) for text in texts]
 

@@ -23,7 +23,8 @@ from beam_bpe import artifacts, storage, train
 from beam_bpe.artifacts import FormatError
 from beam_bpe.pretokenize import PreTokenizer, pre_tokenizer
 from beam_bpe.reference import BYTE_ORDER
-from beam_bpe.vocabulary import MERGES_FILE, VOCABULARY_FILE, Merge, Vocabulary
+from beam_bpe.formats.parquet import MERGES_FILE, VOCABULARY_FILE
+from beam_bpe.vocabulary import Merge, Vocabulary
 from beam_bpe.words import WordCounts
 
 ROOT = Path(beam_bpe.__file__).parent.parent
@@ -188,7 +189,7 @@ def test_each_ingredient_changes_the_fingerprint(vocabulary):
         {"special_tokens": ("<é>", "<|end|>")},
         {"special_tokens": ("<|end|>", "<e>")},
         {"alphabet": bytes(range(256))},
-        {"normalizer": "nfc"},
+        {"normalizer": "NFC"},
         *({"pre_tokenizer": PreTokenizer(**{**spec, key: "x"})} for key in spec),
     ]
     made = [Vocabulary(**{**whole, **change}) for change in changes]
@@ -542,7 +543,7 @@ def test_a_header_that_lacks_something_else(folder, key):
     [
         ({"special_tokens": ["<|end|>"]}, "fingerprint"),
         ({"special_tokens": ["<|end|>", "e"]}, "'e' is a byte or a learned token"),
-        ({"normalizer": "nfc"}, "fingerprint"),
+        ({"normalizer": "NFC"}, "fingerprint"),
         ({"pre_tokenizer": pre_tokenizer("o200k").spec()}, "fingerprint"),
         ({"algorithm": "unigram"}, "holds unigram over bytes; this reads bpe over bytes"),
         ({"unit": "character"}, "holds bpe over characters"),

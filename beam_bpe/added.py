@@ -1,0 +1,141 @@
+"""Find added tokens in a document: special ones where they are allowed, others always.
+
+As Hugging Face's AddedVocabulary: leftmost first, of those that start together the longest; first all
+that are not `normalized` in the text as it is, then, in what is left between them, the normalized ones.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Iterable, NamedTuple, Sequence
+
+import regex
+
+from beam_bpe.layout import AddedToken
+from beam_bpe.normalize import normalize
+
+# The White_Space of Unicode; Python's own str.isspace also has U+001C to U+001F.
+_SPACES = frozenset("\t\n\v\f\r \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a"
+                    "\u2028\u2029\u202f\u205f\u3000")  # fmt: skip
+_WORD = regex.compile(r"[\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\p{Join_Control}]")
+
+
+class Segment(NamedTuple):
+    """A part of a document: text between added tokens, or (token is not None) one of them.
+
+    start and end are offsets in the bytes of the document.
+    """
+
+    data: bytes
+    token: AddedToken | None
+    start: int
+    end: int
+
+
+class AddedTokens:
+    """Cut a document at the added tokens that may be found in it.
+
+    Args:
+        tokens: those that may be found.
+        normalizer: name of the normalizer of what is between them.
+
+    >>> found = AddedTokens([AddedToken("<|end|>", 256)]).cut(b"low<|end|> low")
+    >>> [(segment.data, segment.token is not None) for segment in found]
+    [(b'low', False), (b'<|end|>', True), (b' low', False)]
+    """
+
+    def __init__(self, tokens: Iterable[AddedToken], normalizer: str | None = None):
+        tokens = list(tokens)
+        self._normalizer = normalizer
+        first = {token.text.encode(): token for token in tokens if not token.normalized}
+        later = {normalize(token.text, normalizer).encode(): token for token in reversed(tokens) if token.normalized}
+        self._passes = [(_finder(found), found) for found in (first, later) if found]
+        self._later = _finder(later) if later else None
+        self._plain = all(token.plain for token in tokens)
+        self._starts = {text[:3] for _, found in self._passes for text in found}
+
+    def may_occur_in(self, data: bytes) -> bool:
+        """Whether a token may be found in bytes, looked for quickly; False only if none is."""
+        if self._normalizer is not None and self._later is not None:
+            return True
+        return any(start in data for start in self._starts)
+
+    def cut(self, data: bytes) -> list[Segment]:
+        """Return the segments of a document; without a normalizer their bytes are those of the document."""
+        segments = [Segment(data, None, 0, len(data))]
+        normalized = self._normalizer is None
+        for finder, tokens in self._passes:
+            if finder is self._later and not normalized:
+                segments = [self._normal(segment) for segment in segments]
+                normalized = True
+            segments = [part for segment in segments for part in self._cut_one(segment, finder, tokens)]
+        if not normalized:
+            segments = [self._normal(segment) for segment in segments]
+        return segments
+
+    def _normal(self, segment: Segment) -> Segment:
+        if segment.token is not None or segment.data.isascii():
+            return segment
+        text = segment.data.decode("utf-8", "replace")
+        return segment._replace(data=normalize(text, self._normalizer).encode())
+
+    def _cut_one(
+        self, segment: Segment, finder: re.Pattern[bytes], tokens: dict[bytes, AddedToken]
+    ) -> Sequence[Segment]:
+        if segment.token is not None:
+            return [segment]
+        data, base = segment.data, segment.start
+        parts: list[Segment] = []
+        at = 0
+        for match in finder.finditer(data):
+            token = tokens[match.group()]
+            start, end = match.span()
+            if not self._plain:
+                if token.single_word and (_ends_with_word(data[max(0, start - 4) : start]) or _starts_with_word(data[end : end + 4])):
+                    continue
+                if token.lstrip:
+                    start = max(at, _before_spaces(data, start))
+                if token.rstrip:
+                    end = _behind_spaces(data, end)
+            if start > at:
+                parts.append(Segment(data[at:start], None, base + at, base + start))
+            parts.append(Segment(data[start:end], token, base + start, base + end))
+            at = end
+        if at < len(data) or not parts:
+            parts.append(Segment(data[at:], None, base + at, base + len(data)))
+        return parts
+
+
+def _finder(tokens: Iterable[bytes]) -> re.Pattern[bytes]:
+    return re.compile(b"|".join(re.escape(token) for token in sorted(tokens, key=len, reverse=True)))
+
+
+def _starts_with_word(data: bytes) -> bool:
+    return _WORD.match(data.decode("utf-8", "ignore")[:1]) is not None
+
+
+def _ends_with_word(data: bytes) -> bool:
+    return _WORD.match(data.decode("utf-8", "ignore")[-1:]) is not None
+
+
+def _before_spaces(data: bytes, at: int) -> int:
+    """Return where the whitespace that ends at `at` begins."""
+    while at:
+        start = at - 1
+        while start and at - start < 4 and data[start] & 0xC0 == 0x80:
+            start -= 1
+        if data[start:at].decode("utf-8", "replace") not in _SPACES:
+            return at
+        at = start
+    return at
+
+
+def _behind_spaces(data: bytes, at: int) -> int:
+    """Return where the whitespace that begins at `at` ends."""
+    while at < len(data):
+        lead = data[at]
+        end = at + (1 if lead < 0x80 else 2 if lead < 0xE0 else 3)
+        if data[at:end].decode("utf-8", "replace") not in _SPACES:
+            return at
+        at = end
+    return at

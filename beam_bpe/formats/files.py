@@ -1,0 +1,66 @@
+"""Reading and writing the small files of vocabularies: bounded in size, whole or absent, checked JSON."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from beam_bpe import storage
+from beam_bpe.artifacts import FormatError
+
+#: The largest vocabulary files of today have 30 MB.
+MOST_BYTES = 1 << 30
+
+
+def read(path: str) -> bytes:
+    """Return the bytes of a file, uncompressed; FormatError if they are more than `MOST_BYTES`."""
+    parts, size = [], 0
+    with storage.open_read(path) as file:
+        while block := file.read(1 << 22):
+            parts.append(block)
+            size += len(block)
+            if size > MOST_BYTES:
+                raise FormatError(f"{path} has more than {MOST_BYTES:,} bytes: that is no vocabulary")
+    return b"".join(parts)
+
+
+def read_json(path: str) -> dict[str, Any]:
+    """Return the object of a JSON file; FormatError names path and position of what is wrong.
+
+    A key that stands twice in an object is an error: of two ids of one token none would be right.
+    """
+
+    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(pairs)
+        if len(found) != len(pairs):
+            keys = [key for key, _ in pairs]
+            twice = next(key for key in found if keys.count(key) > 1)
+            raise FormatError(f"{path}: the key {twice!r} stands twice in one object")
+        return found
+
+    try:
+        value = json.loads(read(path).decode("utf-8-sig"), object_pairs_hook=unique)
+    except UnicodeDecodeError as error:
+        raise FormatError(f"{path} is not UTF-8 at byte {error.start:,}") from None
+    except RecursionError:
+        raise FormatError(f"{path} is nested too deeply") from None
+    except FormatError:
+        raise
+    except ValueError as error:
+        raise FormatError(f"{path} is not JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise FormatError(f"{path} holds a {type(value).__name__}, not an object")
+    return value
+
+
+def write(path: str, data: bytes, overwrite: bool) -> None:
+    """Write a file, whole or not at all; nothing is done where these bytes stand already.
+
+    Raises:
+        FileExistsError: other bytes stand there, and `overwrite` is not set.
+    """
+    if not overwrite and storage.exists(path):
+        if storage.read_bytes(path) == data:
+            return
+        raise FileExistsError(f"{path} exists and is another one; choose another path or overwrite it (--overwrite)")
+    storage.write_bytes(path, data)

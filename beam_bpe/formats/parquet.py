@@ -1,0 +1,193 @@
+"""Our own files: `merges.parquet` and `vocabulary.parquet`, the pair of a folder.
+
+Both carry the vocabulary's fingerprint, and the second is written last, so that the pair is whole or
+absent.  The schemas are below; a header (JSON) stands in the metadata of each under `beam_bpe`.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Iterable
+
+import numpy as np
+import pyarrow as pa
+
+from beam_bpe import artifacts, storage
+from beam_bpe.artifacts import FormatError
+from beam_bpe.layout import Layout
+from beam_bpe.pretokenize import PreTokenizer
+from beam_bpe.vocabulary import ALGORITHM, UNIT, Vocabulary
+
+MERGES_FILE = "merges.parquet"
+VOCABULARY_FILE = "vocabulary.parquet"
+
+MERGES_SCHEMA = pa.schema(
+    [
+        pa.field("rank", pa.uint32(), nullable=False),
+        pa.field("left_id", pa.uint32(), nullable=False),
+        pa.field("right_id", pa.uint32(), nullable=False),
+        pa.field("id", pa.uint32(), nullable=False),
+        pa.field("left", pa.binary(), nullable=False),
+        pa.field("right", pa.binary(), nullable=False),
+        pa.field("token", pa.binary(), nullable=False),
+        pa.field("count", pa.int64(), nullable=False),
+        pa.field("replaced", pa.int64(), nullable=False),
+    ]
+)
+#: kind is byte, merge, special, added (found like a special token, but always), or piece (no merge makes it).
+VOCABULARY_SCHEMA = pa.schema(
+    [
+        pa.field("id", pa.uint32(), nullable=False),
+        pa.field("token", pa.binary(), nullable=False),
+        pa.field("kind", pa.string(), nullable=False),
+        pa.field("score", pa.float64()),
+    ]
+)
+
+
+def merges_table(vocabulary: Vocabulary) -> pa.Table:
+    """Return the merges as the Parquet file holds them."""
+    tokens = pa.array(vocabulary.tokens, pa.binary())
+    columns = [
+        pa.array(np.arange(len(vocabulary.left), dtype=np.uint32)),
+        left := pa.array(vocabulary.left.astype(np.uint32)),
+        right := pa.array(vocabulary.right.astype(np.uint32)),
+        made := pa.array(vocabulary.merged.astype(np.uint32)),
+        tokens.take(left),
+        tokens.take(right),
+        tokens.take(made),
+        pa.array(vocabulary.counts.astype(np.int64)),
+        pa.array(vocabulary.replaced.astype(np.int64)),
+    ]
+    return pa.Table.from_arrays(columns, schema=MERGES_SCHEMA)
+
+
+def vocabulary_table(vocabulary: Vocabulary) -> pa.Table:
+    """Return the tokens as the Parquet file holds them, by id."""
+    size = len(vocabulary)
+    tokens = [*vocabulary.tokens, *[b""] * (size - len(vocabulary.tokens))]
+    kinds = np.array(["piece"] * size, object)
+    kinds[vocabulary.merged] = "merge"
+    kinds[[vocabulary.ids[bytes([byte])] for byte in range(256)]] = "byte"
+    for token in vocabulary.added_tokens:
+        tokens[token.id] = token.text.encode()
+        kinds[token.id] = "special" if token.special else "added"
+    there = np.array([bool(token) for token in tokens])
+    columns = [
+        pa.array(np.flatnonzero(there).astype(np.uint32)),
+        pa.array([token for token in tokens if token], pa.binary()),
+        pa.array(kinds[there], pa.string()),
+        pa.nulls(int(there.sum()), pa.float64()),
+    ]
+    return pa.Table.from_arrays(columns, schema=VOCABULARY_SCHEMA)
+
+
+def _header(vocabulary: Vocabulary, kind: str) -> dict[str, Any]:
+    header = {
+        "kind": kind,
+        "algorithm": ALGORITHM,
+        "unit": UNIT,
+        "fingerprint": vocabulary.fingerprint,
+        "pre_tokenizer": vocabulary.pre_tokenizer.spec(),
+        "normalizer": vocabulary.normalizer,
+        "special_tokens": list(vocabulary.special_tokens),
+        "stop_reason": vocabulary.stop_reason,
+        "parameters": vocabulary.parameters,
+        "totals": vocabulary.totals,
+    }
+    if vocabulary.layout is not None:
+        header["layout"] = vocabulary.layout.spec()
+    return header
+
+
+def save(vocabulary: Vocabulary, folder: str, *, overwrite: bool = False) -> None:
+    """Write the two files into a folder; nothing is done where this vocabulary stands already.
+
+    Raises:
+        FileExistsError: another one stands there, and `overwrite` is not set.
+    """
+    last = storage.join(folder, VOCABULARY_FILE)
+    if storage.exists(last):
+        if not overwrite and _stands(vocabulary, folder):
+            return
+        if not overwrite:
+            raise FileExistsError(
+                f"{folder} already holds a vocabulary; choose another folder or overwrite it (--overwrite)"
+            )
+        storage.remove(last)
+    artifacts.write_parquet(storage.join(folder, MERGES_FILE), merges_table(vocabulary), _header(vocabulary, "merges"))
+    artifacts.write_parquet(last, vocabulary_table(vocabulary), _header(vocabulary, "vocabulary"))
+
+
+def _stands(vocabulary: Vocabulary, folder: str) -> bool:
+    try:
+        other = load(folder)
+        return _header(other, "") == _header(vocabulary, "") and merges_table(other).equals(merges_table(vocabulary))
+    except (FormatError, OSError):
+        return False
+
+
+def load(folder: str, *, allow_callables: Iterable[str] = ()) -> Vocabulary:
+    """Read a vocabulary from its folder (or the path of one of its two files).
+
+    Args:
+        allow_callables: functions "module:function" that may be imported if the vocabulary names
+            one as its pre-tokenizer; no other is.
+
+    Raises:
+        FileNotFoundError: it is not there.
+        FormatError: a file is broken, or the two are not of one vocabulary.
+    """
+    folder = os.fspath(folder)
+    for name in (MERGES_FILE, VOCABULARY_FILE):
+        if folder.endswith("/" + name) or folder == name:
+            folder = folder[: -len(name)] or "."
+    last, first = storage.join(folder, VOCABULARY_FILE), storage.join(folder, MERGES_FILE)
+    if not storage.exists(last):
+        raise FileNotFoundError(f"{folder} holds no vocabulary: there is no {VOCABULARY_FILE}")
+    tokens, header = artifacts.read_parquet(last, "vocabulary")
+    merges, merges_header = artifacts.read_parquet(first, "merges")
+    for url, fields in ((last, header), (first, merges_header)):
+        if not {"fingerprint", "algorithm", "unit"} <= fields.keys():
+            raise FormatError(f"{url}: its header has no fingerprint, algorithm or unit")
+    if header["fingerprint"] != merges_header["fingerprint"]:
+        raise FormatError(f"{first} and {last} are not of one vocabulary: their fingerprints differ")
+    if header["algorithm"] != ALGORITHM or header["unit"] != UNIT:
+        raise FormatError(f"{last} holds {header['algorithm']} over {header['unit']}s; this reads {ALGORITHM} over bytes")
+    for url, table, schema in ((last, tokens, VOCABULARY_SCHEMA), (first, merges, MERGES_SCHEMA)):
+        if not table.schema.remove_metadata().equals(schema):
+            raise FormatError(f"{url} has the columns {table.schema.remove_metadata()}, not {schema}")
+    try:
+        layout = None
+        alphabet = b"".join(tokens["token"][:256].to_pylist())
+        if "layout" in header:
+            columns = tokens["id"].to_pylist(), tokens["token"].to_pylist()
+            layout = Layout.from_spec(header["layout"], *columns, merges["id"].to_numpy())
+            alphabet = layout.alphabet
+        vocabulary = Vocabulary(
+            pre_tokenizer=PreTokenizer.from_spec(header["pre_tokenizer"], allow_callables=allow_callables),
+            alphabet=alphabet,
+            left=merges["left_id"].to_numpy(),
+            right=merges["right_id"].to_numpy(),
+            counts=merges["count"].to_numpy(),
+            replaced=merges["replaced"].to_numpy(),
+            special_tokens=tuple(header["special_tokens"]),
+            normalizer=header["normalizer"],
+            stop_reason=header["stop_reason"],
+            parameters=header["parameters"],
+            totals=header["totals"],
+            layout=layout,
+        )
+    except KeyError as error:
+        raise FormatError(f"{last}: its header has no {error}") from None
+    except (TypeError, AttributeError, IndexError, OverflowError) as error:
+        raise FormatError(f"{last}: its header holds what it must not: {error}") from None
+    except ValueError as error:
+        raise FormatError(f"{folder}: {error}") from None
+    if vocabulary.fingerprint != header["fingerprint"]:
+        raise FormatError(f"{folder}: the merges do not have the fingerprint that the files carry")
+    if not tokens.equals(vocabulary_table(vocabulary)):
+        raise FormatError(f"{last}: the tokens are not those that the merges make")
+    if not merges.equals(merges_table(vocabulary)):
+        raise FormatError(f"{first}: ranks, ids and bytes of the merges do not belong together")
+    return vocabulary

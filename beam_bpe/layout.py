@@ -1,0 +1,150 @@
+"""The ids of a vocabulary that was made elsewhere: tokens with holes between, merges in any order, added tokens."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any, Mapping
+
+import numpy as np
+
+#: Ids are at most this large (the encoder's limit), so that a hostile file cannot ask for any memory.
+MOST_IDS = (1 << 21) - 1
+
+
+@dataclass(frozen=True)
+class AddedToken:
+    """A text that is one token wherever it occurs, as Hugging Face's `AddedToken`.
+
+    Attributes:
+        text: what is found.
+        id: its id.
+        special: found only where it is allowed; the others always are.
+        lstrip, rstrip: whitespace on that side belongs to it.
+        single_word: found only where no word character stands beside it.
+        normalized: found in the normalized text (and itself normalized), after those that are not.
+    """
+
+    text: str
+    id: int
+    special: bool = True
+    lstrip: bool = False
+    rstrip: bool = False
+    single_word: bool = False
+    normalized: bool = False
+
+    @property
+    def plain(self) -> bool:
+        """Whether it is found as its text and nothing else."""
+        return not (self.lstrip or self.rstrip or self.single_word or self.normalized)
+
+
+@dataclass(frozen=True, eq=False)
+class Layout:
+    """Where ids stand, where they are not those of `Vocabulary` itself; checked when it is made.
+
+    Attributes:
+        tokens: the bytes of the model's tokens by id, b"" where it has none of that id (a hole).
+        merged: uint32, the id that each merge makes, by rank; several may make the same.
+        added_tokens: special tokens and others that are found before the pre-tokenization.
+        whole_pieces: a word that is a token is that token, whatever the merges give (Hugging Face's
+            ignore_merges, and what tiktoken does).
+        prefix, suffix: ids that its post-processor puts around a text when asked.
+        origin: parts of the file it came from, kept for the way back (JSON).
+
+    Raises:
+        ValueError: ids or tokens stand twice, a byte has no token, or an id is too large.
+    """
+
+    tokens: tuple[bytes, ...]
+    merged: np.ndarray
+    added_tokens: tuple[AddedToken, ...] = ()
+    whole_pieces: bool = False
+    prefix: tuple[int, ...] = ()
+    suffix: tuple[int, ...] = ()
+    origin: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        seen = {token: i for i, token in enumerate(self.tokens) if token}
+        if len(seen) != len(self.tokens) - self.tokens.count(b""):
+            twice = next(i for i, token in enumerate(self.tokens) if token and seen[token] != i)
+            raise ValueError(f"tokens {twice} and {seen[self.tokens[twice]]} are both {self.tokens[twice]!r}")
+        missing = [byte for byte in range(256) if bytes([byte]) not in seen]
+        if missing:
+            raise ValueError(
+                f"{len(missing)} of the 256 bytes have no token, the first of them 0x{missing[0]:02x}: text that "
+                "holds them could not be encoded"
+            )
+        texts: dict[str, int] = {}
+        ids: dict[int, str] = {}
+        for token in self.added_tokens:
+            if not token.text:
+                raise ValueError(f"the added token of id {token.id} is empty")
+            if not 0 <= token.id < MOST_IDS:
+                raise ValueError(f"the added token {token.text!r} has the id {token.id}; ids are below {MOST_IDS:,}")
+            if token.text in texts or token.id in ids:
+                raise ValueError(f"the added token {token.text!r} of id {token.id} stands twice, or its id is taken")
+            model = self.tokens[token.id] if token.id < len(self.tokens) else b""
+            encoded = token.text.encode("utf-8", "surrogatepass")
+            if (model and model != encoded) or seen.get(encoded, token.id) != token.id:
+                raise ValueError(f"the added token {token.text!r} has the id {token.id}, the model has another for it or there")
+            texts[token.text], ids[token.id] = token.id, token.text
+        if self.size > MOST_IDS:
+            raise ValueError(f"the greatest id is {self.size - 1:,}; ids are below {MOST_IDS:,}")
+        for side in (self.prefix, self.suffix):
+            for i in side:
+                if not self.has(i):
+                    raise ValueError(f"the post-processor adds the id {i}, which is no token")
+
+    @property
+    def alphabet(self) -> bytes:
+        """The 256 bytes in the order of their ids."""
+        return b"".join([token for token in self.tokens if len(token) == 1])
+
+    @property
+    def size(self) -> int:
+        """One more than the greatest id."""
+        return max(len(self.tokens), *(token.id + 1 for token in self.added_tokens), 0)
+
+    def has(self, token_id: int) -> bool:
+        """Whether a token has that id."""
+        if 0 <= token_id < len(self.tokens) and self.tokens[token_id]:
+            return True
+        return any(token.id == token_id for token in self.added_tokens)
+
+    def spec(self) -> dict[str, Any]:
+        """Return what an artifact's header says beside tokens and merges."""
+        return {
+            "added_tokens": [
+                {**asdict(token), "in_model": token.id < len(self.tokens) and self.tokens[token.id] != b""}
+                for token in self.added_tokens
+            ],
+            "whole_pieces": self.whole_pieces,
+            "prefix": list(self.prefix),
+            "suffix": list(self.suffix),
+            "size": len(self.tokens),
+            "origin": dict(self.origin),
+        }
+
+    @classmethod
+    def from_spec(cls, spec: Mapping[str, Any], ids: list[int], tokens: list[bytes], merged: np.ndarray) -> Layout:
+        """Return the layout of an artifact's header and of its tokens; ValueError if they do not fit."""
+        fields = [dict(token) for token in spec["added_tokens"]]
+        outside = {token["id"] for token in fields if not token.pop("in_model")}
+        if not 0 <= spec["size"] <= MOST_IDS:
+            raise ValueError(f"the layout has {spec['size']} ids; at most {MOST_IDS:,} are possible")
+        by_id = [b""] * spec["size"]
+        for i, token in zip(ids, tokens):
+            if i in outside:
+                continue
+            if i >= len(by_id):
+                raise ValueError(f"token {i} is beyond the {len(by_id)} ids of the layout")
+            by_id[i] = token
+        return cls(
+            tokens=tuple(by_id),
+            merged=merged,
+            added_tokens=tuple(AddedToken(**token) for token in fields),
+            whole_pieces=spec["whole_pieces"],
+            prefix=tuple(spec["prefix"]),
+            suffix=tuple(spec["suffix"]),
+            origin=spec["origin"],
+        )

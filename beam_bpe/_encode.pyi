@@ -10,7 +10,7 @@ MOST_TOKEN_BYTES: int
 
 @disjoint_base
 class Cache:
-    def __new__(cls, slots: int) -> Self: ...
+    def __new__(cls, size: int) -> Self: ...
 
 @disjoint_base
 class Encoder:

@@ -63,7 +63,7 @@ class Wrapping:
             object.__setattr__(self, name, tuple(_whole(f"an id of {name}", each, 0, 2**32 - 1) for each in given))
         marks = len(self.bos) + len(self.eos)
         if self.most is not None and _whole("most", self.most, 1, 2**63 - 1) <= marks:
-            raise ValueError(f"most={self.most}: must be more than the {marks} ids of bos and eos, to leave room for one")
+            raise ValueError(f"most={self.most}: must be more than the {marks} ids of bos and eos")
 
     def _kept(self, lengths: np.ndarray) -> np.ndarray:
         if self.most is None:
@@ -143,7 +143,7 @@ class Packing:
         elif self.remainder == "pad":
             raise ValueError("pad_id=None: remainder='pad' needs the id of padding")
         if not self.split and self.remainder != "pad":
-            raise ValueError(f"split=False pads rows: it needs remainder='pad' and a pad_id, not remainder={self.remainder!r}")
+            raise ValueError(f"split=False pads rows: it needs remainder='pad' and a pad_id, not {self.remainder!r}")
 
 
 @dataclass

@@ -12,13 +12,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from beam_bpe import artifacts
+from beam_bpe.formats import parquet
+from beam_bpe.formats.parquet import ALGORITHM, UNIT
 from beam_bpe.layout import AddedToken, Layout
 from beam_bpe.normalize import check_normalizer
 from beam_bpe.pretokenize import PreTokenizer
 from beam_bpe.special import SpecialTokens
-
-ALGORITHM = "bpe"
-UNIT = "byte"
 
 
 class Merge(NamedTuple):
@@ -219,8 +218,6 @@ class Vocabulary:
         Raises:
             FileExistsError: another one stands there, and `overwrite` is not set.
         """
-        from beam_bpe.formats import parquet
-
         parquet.save(self, folder, overwrite=overwrite)
 
     @classmethod
@@ -237,6 +234,5 @@ class Vocabulary:
             FileNotFoundError: it is not there.
             FormatError: a file is broken, or the two are not of one vocabulary.
         """
-        from beam_bpe.formats import parquet
-
-        return parquet.load(folder, allow_callables=allow_callables)
+        loaded: Vocabulary = parquet.load(folder, cls, allow_callables=allow_callables)
+        return loaded

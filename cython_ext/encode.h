@@ -3,7 +3,7 @@
  * Exact: at every step the pair of lowest rank is merged, the leftmost first (encode_merge.h), or the
  * longest token is taken (encode_model.h).
  *  - A cache maps pieces of up to 15 bytes that give up to 4 ids to them: an entry is 32 bytes, the key
- *    is the bytes themselves, and it is wiped when it is 3/4 full.
+ *    is the bytes themselves, and it is wiped when it is 3/4 full.  Another one is for up to 31 bytes.
  *  - Merge barriers: between two characters whose adjacency occurs inside no token that can be formed, no
  *    merge can cross.  Long pieces that are not ASCII are cut there, and the segments go through the cache.
  * The model is immutable and shared; a Cache belongs to one call at a time.
@@ -15,7 +15,7 @@
 #include "encode_merge.h"
 #include "encode_recover.h"
 
-enum { SHORT_PIECE = 15, PIECES = 256, MOST_CACHED = 4, KEPT = 8 << 20 };
+enum { SHORT_PIECE = 15, WIDE_PIECE = 31, PIECES = 256, MOST_CACHED = 4, MOST_WIDE = 8, KEPT = 8 << 20 };
 #define SEGMENT_FLAG ((u64)0x10 << 56) /* in a key: a segment, to which whole-piece look-up does not apply */
 #define NO_LIMIT 0xFFFFFFFFFFFFFFFFull
 
@@ -26,26 +26,43 @@ typedef struct {
     u32 ids[4]; /* number of ids - 1 in the two top bits of the first */
 } Cached;
 
+typedef struct { /* for pieces of 16 to 31 bytes; segments are not kept here */
+    u64 key[4];
+    u32 ids[8]; /* number of ids - 1 in the three top bits of the first */
+} CachedWide;
+
 typedef struct {
     Cached *entries;
-    u64 slots, used;
+    CachedWide *wide;
+    u64 slots, used, wide_slots, wide_used; /* slots are fewer than 2**32 */
     Scratch scratch;
     Ids out;
 } Cache;
 
-static inline int cache_init(Cache *c, u64 slots) {
+/* Two thirds of the memory are for the short ones. */
+static inline int cache_init(Cache *c, u64 bytes) {
     memset(c, 0, sizeof *c);
-    c->entries = (Cached *)zeroed(slots * sizeof(Cached));
-    c->slots = slots;
-    return c->entries ? 0 : OUT_OF_MEMORY;
+    c->slots = bytes / 3 * 2 / sizeof(Cached);
+    c->wide_slots = bytes / 3 / sizeof(CachedWide);
+    if (c->slots < 64) c->slots = 64;
+    if (c->wide_slots < 16) c->wide_slots = 16;
+    if (c->slots > 0xFFFFFFFFu) c->slots = 0xFFFFFFFFu;
+    if (c->wide_slots > 0xFFFFFFFFu) c->wide_slots = 0xFFFFFFFFu;
+    c->entries = (Cached *)zeroed(c->slots * sizeof(Cached));
+    c->wide = (CachedWide *)zeroed(c->wide_slots * sizeof(CachedWide));
+    return c->entries && c->wide ? 0 : OUT_OF_MEMORY;
 }
 
 static inline void cache_free(Cache *c) {
     free(c->entries);
+    free(c->wide);
     c->entries = NULL;
+    c->wide = NULL;
     scratch_free(&c->scratch);
     ids_free(&c->out);
 }
+
+static inline u64 slot_of(u64 hash, u64 slots) { return (hash >> 32) * slots >> 32; }
 
 /* Between calls: the memory of unusual documents is given back. */
 static inline void cache_rest(Cache *c) {
@@ -77,8 +94,24 @@ static inline PieceKey piece_key(const Cache *c, const u8 *p, u64 n, const u8 *l
         key.hi = load_few(p + 8, n - 8);
     }
     key.hi |= n << 56 | flag;
-    key.slot = mix(key.lo ^ 0x9E3779B97F4A7C15ull, key.hi ^ 0xC2B2AE3D27D4EB4Full) & (c->slots - 1);
+    key.slot = slot_of(mix(key.lo ^ 0x9E3779B97F4A7C15ull, key.hi ^ 0xC2B2AE3D27D4EB4Full), c->slots);
     return key;
+}
+
+/* The key of a piece of 16 to 31 bytes, and its slot. */
+static inline u64 wide_key(const Cache *c, const u8 *p, u64 n, u64 *key) {
+    key[0] = load64(p);
+    key[1] = load64(p + 8);
+    if (n < 24) {
+        key[2] = n > 16 ? load64(p + n - 8) >> (8 * (24 - n)) : 0;
+        key[3] = 0;
+    } else {
+        key[2] = load64(p + 16);
+        key[3] = n > 24 ? load64(p + n - 8) >> (8 * (32 - n)) : 0;
+    }
+    key[3] |= n << 56;
+    return slot_of(mix(mix(key[0] ^ 0x9E3779B97F4A7C15ull, key[1] ^ 0xC2B2AE3D27D4EB4Full) ^ key[2], key[3] ^ 0x165667B19E3779F9ull),
+                   c->wide_slots);
 }
 
 /* A piece of up to SHORT_PIECE bytes that is not in the cache; `e` is where it belongs. */
@@ -109,7 +142,7 @@ static __attribute__((noinline)) int encode_missed(const Model *m, Cache *c, Pie
 static inline int encode_short(const Model *m, Cache *c, PieceKey key, const u8 *p, u64 n, Ids *out) {
     u64 s = key.slot;
     Cached *e;
-    for (; (e = &c->entries[s])->hi; s = (s + 1) & (c->slots - 1)) {
+    for (; (e = &c->entries[s])->hi; s = s + 1 < c->slots ? s + 1 : 0) {
         if (e->lo != key.lo || e->hi != key.hi) continue;
         if (reserve(out, 4)) return OUT_OF_MEMORY;
         u32 *to = out->ids + out->n; /* four are stored, and as many counted as there are */
@@ -130,7 +163,7 @@ static inline int encode_segment(const Model *m, Cache *c, const u8 *p, u64 n, c
 }
 
 /* A longer piece: whole, or cut at merge barriers.  May stop behind `stop` ids. */
-static inline int encode_long(const Model *m, Cache *c, const u8 *p, u64 n, const u8 *limit, u64 stop, Ids *out) {
+static __attribute__((noinline)) int encode_long(const Model *m, Cache *c, const u8 *p, u64 n, const u8 *limit, u64 stop, Ids *out) {
     const u8 *end = p + n, *at = p, *start = p;
     if (m->whole) {
         u32 id = whole_token(m, p, n);
@@ -159,6 +192,38 @@ static inline int encode_long(const Model *m, Cache *c, const u8 *p, u64 n, cons
         left_code = right_code;
     }
     return encode_segment(m, c, start, (u64)(end - start), limit, out);
+}
+
+/* A piece of 16 to 31 bytes. */
+static inline int encode_wide(const Model *m, Cache *c, const u8 *p, u64 n, const u8 *limit, Ids *out) {
+    u64 key[4], slot = wide_key(c, p, n, key), s = slot, before, k;
+    CachedWide *e;
+    for (; (e = &c->wide[s])->key[3]; s = s + 1 < c->wide_slots ? s + 1 : 0) {
+        if (((e->key[0] ^ key[0]) | (e->key[1] ^ key[1]) | (e->key[2] ^ key[2]) | (e->key[3] ^ key[3])) != 0) continue;
+        if (reserve(out, MOST_WIDE)) return OUT_OF_MEMORY;
+        memcpy(out->ids + out->n, e->ids, sizeof e->ids);
+        out->ids[out->n] &= 0x1FFFFFFFu;
+        out->n += (e->ids[0] >> 29) + 1;
+        return 0;
+    }
+    if (reserve(out, WIDE_PIECE)) return OUT_OF_MEMORY; /* so that nothing is settled meanwhile but by counts */
+    before = out->n;
+    int counting = out->counting;
+    out->counting = 0;
+    int error = encode_long(m, c, p, n, limit, NO_LIMIT, out);
+    out->counting = counting;
+    k = out->n - before;
+    if (error || k > MOST_WIDE) return error;
+    if (4 * (c->wide_used + 1) > 3 * c->wide_slots) {
+        memset(c->wide, 0, c->wide_slots * sizeof(CachedWide));
+        c->wide_used = 0;
+        e = &c->wide[slot];
+    }
+    c->wide_used++;
+    memcpy(e->key, key, sizeof key);
+    for (u32 i = 0; i < MOST_WIDE; i++) e->ids[i] = i < k ? out->ids[before + i] : 0;
+    e->ids[0] |= (u32)(k - 1) << 29;
+    return 0;
 }
 
 /* ---- documents ------------------------------------------------------------------------------ */
@@ -200,14 +265,20 @@ static inline int encode_document(const Model *m, Cache *c, const Batch *batch, 
     while (at < end && out->n < stop) {
         size_t n = scan_pieces(batch->pattern, &at, end, words, stop - out->n < PIECES ? stop - out->n : PIECES);
         for (size_t i = 0; i < n; i++) {
-            if (words[i].length > SHORT_PIECE) continue;
-            keys[i] = piece_key(c, words[i].start, words[i].length, limit, 0);
-            __builtin_prefetch(&c->entries[keys[i].slot]);
+            if (words[i].length <= SHORT_PIECE) {
+                keys[i] = piece_key(c, words[i].start, words[i].length, limit, 0);
+                __builtin_prefetch(&c->entries[keys[i].slot]);
+            } else if (words[i].length <= WIDE_PIECE) {
+                u64 key[4];
+                __builtin_prefetch(&c->wide[wide_key(c, words[i].start, words[i].length, key)]);
+            }
         }
         for (size_t i = 0; i < n; i++) {
-            int error = words[i].length <= SHORT_PIECE
-                            ? encode_short(m, c, keys[i], words[i].start, words[i].length, out)
-                            : encode_long(m, c, words[i].start, words[i].length, limit, stop, out);
+            const u8 *p = words[i].start;
+            u64 length = words[i].length;
+            int error = length <= SHORT_PIECE  ? encode_short(m, c, keys[i], p, length, out)
+                        : length <= WIDE_PIECE ? encode_wide(m, c, p, length, limit, out)
+                                               : encode_long(m, c, p, length, limit, stop, out);
             if (error) return error;
         }
         settle(out);

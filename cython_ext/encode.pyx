@@ -47,7 +47,7 @@ cdef extern from "encode.h" nogil:
                    const uint32_t *byte_ids, const uint32_t *left, const uint32_t *right, const uint32_t *merged,
                    const uint8_t *whole, int longest)
     void model_free(Model *)
-    int cache_init(CCache *, uint64_t slots)
+    int cache_init(CCache *, uint64_t bytes)
     void cache_free(CCache *)
     void cache_rest(CCache *)
     int encode_documents(const Model *, CCache *, const Batch *, int64_t *ends, uint64_t *at)
@@ -62,7 +62,6 @@ cdef extern from "encode.h" nogil:
 MOST_TOKENS = (1 << ID_BITS) - 1
 MOST_MERGES = (1 << RANK_BITS) - 2
 MOST_TOKEN_BYTES = (1 << 32) - 64
-cdef uint64_t CACHE_ENTRY = 32
 cdef int PATTERNS = 7
 
 
@@ -93,8 +92,8 @@ cdef class Cache:
 
     cdef CCache cache
 
-    def __cinit__(self, uint64_t slots):
-        if cache_init(&self.cache, slots):
+    def __cinit__(self, uint64_t size):
+        if cache_init(&self.cache, size):
             raise MemoryError("no memory for the cache of pieces")
 
     def __dealloc__(self):
@@ -118,7 +117,7 @@ cdef class Encoder:
 
     cdef Model model
     cdef list caches
-    cdef uint64_t slots
+    cdef uint64_t cache_bytes
     cdef PyObject **numbers
     cdef object __weakref__
 
@@ -151,9 +150,7 @@ cdef class Encoder:
                     memcmp(p + starts[merged[i]], p + starts[left[i]], a) or \
                     memcmp(p + starts[merged[i]] + a, p + starts[right[i]], b):
                 raise ValueError(f"the parts of the merge of rank {i} do not make its token")
-        self.slots = 1 << 8
-        while self.slots <= cache_bytes // (2 * CACHE_ENTRY):
-            self.slots *= 2
+        self.cache_bytes = cache_bytes
         if model_init(&self.model, n, k, p, &starts[0], &byte_ids[0], &left[0] if k else NULL, &right[0] if k else NULL,
                       &merged[0] if k else NULL, &whole[0] if whole is not None and n else NULL, longest_match):
             raise MemoryError("no memory for the encoder")
@@ -170,7 +167,7 @@ cdef class Encoder:
         try:
             return self.caches.pop()
         except IndexError:
-            return Cache(self.slots)
+            return Cache(self.cache_bytes)
 
     cdef int give_back(self, Cache cache) except -1:
         cache_rest(&cache.cache)

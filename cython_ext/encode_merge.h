@@ -1,16 +1,17 @@
 /* Merging one piece: always the pair of lowest rank, the leftmost first.
  *
  *  - Up to LINEAR bytes the pair of lowest rank is found by looking at all.
- *  - Longer ones use a heap over runs of equal symbols (under ordered merges), so that a million spaces are
- *    one node.
- *  - Still longer ones are merged window by window, see merge_windows.
+ *  - Up to MIDDLING bytes a heap finds it, in a few arrays that stay in the nearest cache.
+ *  - Longer ones are merged window by window, see merge_windows.
+ *  - Windows that must be long use a heap over runs of equal symbols (under ordered merges), so that a
+ *    million spaces are one node.
  */
 #ifndef BEAM_BPE_ENCODE_MERGE_H
 #define BEAM_BPE_ENCODE_MERGE_H
 
 #include "encode_model.h"
 
-enum { LINEAR = 48, WINDOW = 512, CONTEXT = 4 };
+enum { LINEAR = 48, MIDDLING = 1024, WINDOW = 512, CONTEXT = 4 };
 
 typedef struct {
     u32 *ids;
@@ -50,12 +51,19 @@ typedef struct { /* a run of equal symbols */
     u32 id, count, next, previous;
 } Node;
 
+typedef struct { /* by position of a symbol's first byte; MIDDLING is the end */
+    u32 id[MIDDLING], rank[MIDDLING]; /* rank of the pair with the next symbol; NO_RANK: none, or no symbol */
+    uint16_t next[MIDDLING], previous[MIDDLING];
+    u64 heap[3 * MIDDLING]; /* rank << 32 | position; a merge adds two */
+} Middling;
+
 typedef struct {
     Node *node; /* by the position of its first byte */
     u64 size;
     Candidate *heap, *aside;
     u64 n, heap_size, aside_size;
     Ids window, pair;
+    Middling middling;
 } Scratch;
 
 static inline void scratch_free(Scratch *s) {
@@ -64,7 +72,7 @@ static inline void scratch_free(Scratch *s) {
     free(s->aside);
     ids_free(&s->window);
     ids_free(&s->pair);
-    memset(s, 0, sizeof *s);
+    memset(s, 0, offsetof(Scratch, middling));
 }
 
 static inline u64 scratch_bytes(const Scratch *s) {
@@ -235,13 +243,72 @@ static inline u32 merge_short(const Model *m, const u8 *p, u32 n, u32 *ids) {
     return n;
 }
 
+static inline void sift_down(u64 *heap, u64 n, u64 i, u64 key) {
+    for (;;) {
+        u64 child = 2 * i + 1;
+        if (child >= n) break;
+        child += child + 1 < n && heap[child + 1] < heap[child];
+        if (heap[child] >= key) break;
+        heap[i] = heap[child];
+        i = child;
+    }
+    heap[i] = key;
+}
+
+/* Up to MIDDLING bytes.  A candidate whose rank is no longer that of its position is passed over: symbols only
+ * grow, so a pair that is gone from a position never comes back. */
+static inline u32 merge_middling(const Model *m, Middling *s, const u8 *p, u32 n, u32 *ids) {
+    u64 *heap = s->heap, candidates = 0;
+    for (u32 i = 0; i < n; i++) {
+        s->id[i] = m->byte_id[p[i]];
+        s->next[i] = (uint16_t)(i + 1 < n ? i + 1 : MIDDLING);
+        s->previous[i] = (uint16_t)(i ? i - 1 : MIDDLING);
+        s->rank[i] = i + 1 < n ? m->byte_pair[p[i] << 8 | p[i + 1]] : NO_RANK;
+        if (s->rank[i] != NO_RANK) heap[candidates++] = (u64)s->rank[i] << 32 | i;
+    }
+    for (u64 i = candidates / 2; i-- > 0;) sift_down(heap, candidates, i, heap[i]);
+    while (candidates) {
+        u32 a = (u32)heap[0], rank = (u32)(heap[0] >> 32), before = MIDDLING, at_a = NO_RANK, at_before = NO_RANK;
+        if (s->rank[a] == rank) {
+            u32 b = s->next[a], after = s->next[b], x = m->merged[rank];
+            before = s->previous[a];
+            s->id[a] = x;
+            s->next[a] = (uint16_t)after;
+            s->rank[b] = NO_RANK;
+            if (after != MIDDLING) {
+                s->previous[after] = (uint16_t)a;
+                at_a = pair_rank(m, x, s->id[after]);
+            }
+            s->rank[a] = at_a;
+            if (before != MIDDLING) s->rank[before] = at_before = pair_rank(m, s->id[before], x);
+        }
+        if (at_a != NO_RANK) sift_down(heap, candidates, 0, (u64)at_a << 32 | a);
+        else if (--candidates) sift_down(heap, candidates, 0, heap[candidates]);
+        if (at_before != NO_RANK) {
+            u64 i = candidates++, key = (u64)at_before << 32 | before;
+            for (; i && heap[(i - 1) / 2] > key; i = (i - 1) / 2) heap[i] = heap[(i - 1) / 2];
+            heap[i] = key;
+        }
+    }
+    u32 k = 0;
+    for (u32 a = 0; a != MIDDLING; a = s->next[a]) ids[k++] = s->id[a];
+    return k;
+}
+
+static inline int merge_beyond(const Model *m, Scratch *s, const u8 *p, u64 n, Ids *out) { /* than LINEAR */
+    if (n > MIDDLING) return merge_long(m, s, p, n, out);
+    if (reserve(out, n)) return OUT_OF_MEMORY;
+    out->n += merge_middling(m, &s->middling, p, (u32)n, out->ids + out->n);
+    return 0;
+}
+
 /* Whether two tokens that stand side by side at p are what their bytes together give. */
 static inline int stand_together(const Model *m, Scratch *s, const u8 *p, u32 a, u32 b, int *error) {
     u64 n = token_length(m, a) + token_length(m, b);
     u32 few[LINEAR];
     if (n <= LINEAR) return merge_short(m, p, (u32)n, few) == 2 && few[0] == a && few[1] == b;
     s->pair.n = 0;
-    *error = merge_long(m, s, p, n, &s->pair);
+    *error = merge_beyond(m, s, p, n, &s->pair);
     return !*error && s->pair.n == 2 && s->pair.ids[0] == a && s->pair.ids[1] == b;
 }
 
@@ -264,7 +331,7 @@ static inline int merge_windows(const Model *m, Scratch *s, const u8 *p, u64 n, 
             for (; back < want && back < known; back++) from -= token_length(m, out->ids[out->n - 1 - back]);
             spent += stop - from;
             s->window.n = 0;
-            int error = spent > 8 * stop + (64 << 10) ? TOO_LONG : merge_long(m, s, p + from, stop - from, &s->window);
+            int error = spent > 8 * stop + (64 << 10) ? TOO_LONG : merge_beyond(m, s, p + from, stop - from, &s->window);
             if (!error && back < known) {
                 u32 a = out->ids[out->n - 1 - back], b = s->window.ids[0];
                 spent += token_length(m, a) + token_length(m, b);
@@ -289,7 +356,7 @@ static inline int merge_windows(const Model *m, Scratch *s, const u8 *p, u64 n, 
 
 static inline int merge_piece(const Model *m, Scratch *s, const u8 *p, u64 n, Ids *out) {
     if (n > WINDOW + WINDOW / 2) return merge_windows(m, s, p, n, out);
-    if (n > LINEAR) return merge_long(m, s, p, n, out);
+    if (n > LINEAR) return merge_beyond(m, s, p, n, out);
     if (reserve(out, n)) return OUT_OF_MEMORY;
     out->n += merge_short(m, p, (u32)n, out->ids + out->n);
     return 0;

@@ -47,7 +47,9 @@ def format_of(path: str) -> str:
             return found
     if not storage.exists(path):
         raise FileNotFoundError(f"{path} holds no vocabulary: there is no vocabulary.parquet, tokenizer.json or vocab.json")
-    raise FormatError(f"{path} is of no format that its name tells: say which, one of {', '.join(FORMATS)}")
+    raise FormatError(
+        f"{path} holds no vocabulary of a format that its name tells: say which it is, one of {', '.join(FORMATS)}"
+    )
 
 
 def load(path: str, format: str | None = None, **options: Any) -> Vocabulary:
@@ -63,8 +65,12 @@ def load(path: str, format: str | None = None, **options: Any) -> Vocabulary:
         FormatError: it is broken, or holds what cannot be represented; the message names path and place.
         TypeError: an option that the format does not have.
     """
-    chosen = _module(format or format_of(path))
-    loaded: Vocabulary = chosen.load(path, **options)
+    from beam_bpe.vocabulary import Vocabulary
+
+    chosen = format or format_of(path)
+    if chosen == "parquet":
+        return Vocabulary.load(path, **options)
+    loaded: Vocabulary = _module(chosen).load(path, **options)
     return loaded
 
 

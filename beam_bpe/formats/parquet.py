@@ -1,4 +1,4 @@
-"""Our own files: `merges.parquet` and `vocabulary.parquet`, the pair of a folder.
+"""Our own files, behind `Vocabulary.save` and `Vocabulary.load`: `merges.parquet` and `vocabulary.parquet`, the pair of a folder.
 
 Both carry the vocabulary's fingerprint, and the second is written last, so that the pair is whole or
 absent.  The schemas are below; a header (JSON) stands in the metadata of each under `beam_bpe`.
@@ -7,7 +7,7 @@ absent.  The schemas are below; a header (JSON) stands in the metadata of each u
 from __future__ import annotations
 
 import os
-from typing import Any, Iterable
+from typing import Any, Callable, Iterable
 
 import numpy as np
 import pyarrow as pa
@@ -16,10 +16,11 @@ from beam_bpe import artifacts, storage
 from beam_bpe.artifacts import FormatError
 from beam_bpe.layout import Layout
 from beam_bpe.pretokenize import PreTokenizer
-from beam_bpe.vocabulary import ALGORITHM, UNIT, Vocabulary
 
 MERGES_FILE = "merges.parquet"
 VOCABULARY_FILE = "vocabulary.parquet"
+ALGORITHM = "bpe"
+UNIT = "byte"
 
 MERGES_SCHEMA = pa.schema(
     [
@@ -45,7 +46,7 @@ VOCABULARY_SCHEMA = pa.schema(
 )
 
 
-def merges_table(vocabulary: Vocabulary) -> pa.Table:
+def merges_table(vocabulary: Any) -> pa.Table:
     """Return the merges as the Parquet file holds them."""
     tokens = pa.array(vocabulary.tokens, pa.binary())
     columns = [
@@ -62,7 +63,7 @@ def merges_table(vocabulary: Vocabulary) -> pa.Table:
     return pa.Table.from_arrays(columns, schema=MERGES_SCHEMA)
 
 
-def vocabulary_table(vocabulary: Vocabulary) -> pa.Table:
+def vocabulary_table(vocabulary: Any) -> pa.Table:
     """Return the tokens as the Parquet file holds them, by id."""
     size = len(vocabulary)
     tokens = [*vocabulary.tokens, *[b""] * (size - len(vocabulary.tokens))]
@@ -82,7 +83,7 @@ def vocabulary_table(vocabulary: Vocabulary) -> pa.Table:
     return pa.Table.from_arrays(columns, schema=VOCABULARY_SCHEMA)
 
 
-def _header(vocabulary: Vocabulary, kind: str) -> dict[str, Any]:
+def _header(vocabulary: Any, kind: str) -> dict[str, Any]:
     header = {
         "kind": kind,
         "algorithm": ALGORITHM,
@@ -100,7 +101,7 @@ def _header(vocabulary: Vocabulary, kind: str) -> dict[str, Any]:
     return header
 
 
-def save(vocabulary: Vocabulary, folder: str, *, overwrite: bool = False) -> None:
+def save(vocabulary: Any, folder: str, *, overwrite: bool = False) -> None:
     """Write the two files into a folder; nothing is done where this vocabulary stands already.
 
     Raises:
@@ -119,18 +120,19 @@ def save(vocabulary: Vocabulary, folder: str, *, overwrite: bool = False) -> Non
     artifacts.write_parquet(last, vocabulary_table(vocabulary), _header(vocabulary, "vocabulary"))
 
 
-def _stands(vocabulary: Vocabulary, folder: str) -> bool:
+def _stands(vocabulary: Any, folder: str) -> bool:
     try:
-        other = load(folder)
+        other = load(folder, type(vocabulary))
         return _header(other, "") == _header(vocabulary, "") and merges_table(other).equals(merges_table(vocabulary))
     except (FormatError, OSError):
         return False
 
 
-def load(folder: str, *, allow_callables: Iterable[str] = ()) -> Vocabulary:
+def load(folder: str, make: Callable[..., Any], *, allow_callables: Iterable[str] = ()) -> Any:
     """Read a vocabulary from its folder (or the path of one of its two files).
 
     Args:
+        make: the class that is made of what the files hold.
         allow_callables: functions "module:function" that may be imported if the vocabulary names
             one as its pre-tokenizer; no other is.
 
@@ -164,7 +166,7 @@ def load(folder: str, *, allow_callables: Iterable[str] = ()) -> Vocabulary:
             columns = tokens["id"].to_pylist(), tokens["token"].to_pylist()
             layout = Layout.from_spec(header["layout"], *columns, merges["id"].to_numpy())
             alphabet = layout.alphabet
-        vocabulary = Vocabulary(
+        vocabulary = make(
             pre_tokenizer=PreTokenizer.from_spec(header["pre_tokenizer"], allow_callables=allow_callables),
             alphabet=alphabet,
             left=merges["left_id"].to_numpy(),

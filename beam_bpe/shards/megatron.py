@@ -67,12 +67,12 @@ class MegatronShardWriter(ShardWriter):
     def dtype_of(vocab_size: int) -> np.dtype:
         dtype_for(vocab_size)
         if vocab_size > 1 << 31:
-            raise ValueError(f"vocab_size={vocab_size}: Megatron's ids are int32, so at most 2**31; choose another format")
+            raise ValueError(f"vocab_size={vocab_size}: Megatron's ids are int32, at most 2**31; choose another format")
         return np.dtype("<u2" if vocab_size < 65_500 else "<i4")
 
     def _write(self, batch: Encoded, ids: np.ndarray, columns: pa.RecordBatch | None) -> None:
         if batch.segments is not None:
-            raise ValueError("Megatron's format has no place for segments: pack with segments=False, or write parquet or npy")
+            raise ValueError("Megatron has no place for segments: pack with segments=False, or write parquet or npy")
         lengths = batch.lengths()
         self._bin.write(ids)
         self._columns.write(lengths, columns)

@@ -133,11 +133,11 @@ def read(folder: str, name: str) -> Iterator[Encoded]:
     )
     row_length, documents = header["row_length"], 0
     with ExitStack() as stack:
-        ids = stack.enter_context(_array(ids_url))
-        offsets = stack.enter_context(_array(offsets_url)) if row_length is None else None
+        ids = stack.enter_context(_array(ids_url, "<u2", "<u4"))
+        offsets = stack.enter_context(_array(offsets_url, "<i8")) if row_length is None else None
         segments = None
         if any(file["name"] == segments_url.rpartition("/")[2] for file in header["files"]):
-            segments = stack.enter_context(_array(segments_url))
+            segments = stack.enter_context(_array(segments_url, "<i4"))
         last = offsets.take(1) if offsets is not None else np.zeros(1, np.int64)
         for count, columns in rows.read_columns(columns_url):
             if offsets is not None:
@@ -156,14 +156,14 @@ def read(folder: str, name: str) -> Iterator[Encoded]:
                 stream.check_end()
 
 
-def _array(url: str) -> NumberStream:
-    """Open an array behind its head."""
+def _array(url: str, *allowed: str) -> NumberStream:
+    """Open an array of one of the types allowed, behind its head."""
     file = storage.open_read(url, compression=None)
     try:
         if np.lib.format.read_magic(file) != (1, 0):
             raise ValueError("not of version 1.0")
         _, fortran, dtype = np.lib.format.read_array_header_1_0(file)
-        if fortran or dtype not in (np.dtype("<u2"), np.dtype("<u4"), np.dtype("<i4"), np.dtype("<i8")):
+        if fortran or dtype.str not in allowed:
             raise ValueError(f"its numbers are {dtype}")
     except ValueError as error:
         file.close()

@@ -21,6 +21,7 @@ class ParquetShardWriter(ShardWriter):
 
     Columns: `ids`, `chunk: int32`, `segments: list<int32>` when packed, then the documents' own. A document of more
     than most_ids ids becomes several rows with the same columns and chunk 0, 1, 2, …; chunk is 0 for whole ones.
+    Memory: about 370 MB for ids of uint16 (a row group of 64 MB, and Parquet's levels and pages of it).
     """
 
     format = "parquet"

@@ -71,10 +71,10 @@ class RowWriter:
     def _flush(self) -> None:
         if self._rows and self._writer is not None:
             schema = self._writer.schema
-            columns = [
-                pa.concat_arrays([batch.column(i) for batch in self._pending]).cast(schema.field(i).type)
-                for i in range(len(schema))
-            ]
+            columns = []
+            for i, field in enumerate(schema):
+                column = pa.concat_arrays([batch.column(i) for batch in self._pending])
+                columns.append(column if column.type == field.type else column.cast(field.type))
             self._pending.clear()
             self._writer.write_table(pa.Table.from_arrays(columns, schema=schema), row_group_size=self._rows)
         self._bytes = self._rows = 0
@@ -93,7 +93,7 @@ def row_bytes(array: pa.Array) -> np.ndarray:
         sums = np.concatenate(([np.int64(0)], np.cumsum(row_bytes(array.flatten()))))
         stops = np.cumsum(lengths)
         return np.asarray(sums[stops] - sums[stops - lengths])
-    if any(is_(kind) for is_ in (pa.types.is_string, pa.types.is_binary, pa.types.is_large_string, pa.types.is_large_binary)):
+    if kind in (pa.string(), pa.binary(), pa.large_string(), pa.large_binary()):
         return _int64(pc.binary_length(array))
     return np.full(len(array), _width(kind) or 8, np.int64)
 

@@ -151,10 +151,7 @@ class ShardWriter:
     def _checked_columns(self, batch: Encoded) -> pa.RecordBatch | None:
         columns = batch.columns if batch.columns is not None and batch.columns.num_columns else None
         names: list[str] = columns.schema.names if columns is not None else []
-        arrays = [
-            column.dictionary_decode() if pa.types.is_dictionary(column.type) else column  # their order is the batch's
-            for column in (columns.columns if columns is not None else ())
-        ]
+        arrays = [_plain(column) for column in (columns.columns if columns is not None else ())]
         fields = [pa.field(name, array.type) for name, array in zip(names, arrays)]
         if self._schema is None:
             reserved = sorted(set(names) & set(RESERVED))
@@ -162,12 +159,27 @@ class ShardWriter:
                 raise ValueError(f"columns {names}: each needs a name of its own, and none of {', '.join(RESERVED)}")
             self._schema, self._segments = pa.schema(fields), batch.segments is not None
         elif self._schema != pa.schema(fields):
-            raise ValueError(
-                f"the columns of a shard are those of its first batch, {_told(self._schema)}; not {_told(pa.schema(fields))}"
-            )
+            given = _told(pa.schema(fields))
+            raise ValueError(f"the columns of a shard are those of its first batch, {_told(self._schema)}; not {given}")
         elif self._segments != (batch.segments is not None):
             raise ValueError("either all batches of a shard have segments or none")
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema) if arrays else None
+
+
+def _plain(column: pa.Array) -> pa.Array:
+    """Return a column without what depends on how it was made: a dictionary's order, the names of lists' elements."""
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    return column.cast(_plain_type(column.type)) if pa.types.is_nested(column.type) else column
+
+
+def _plain_type(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        element = pa.field("element", _plain_type(kind.value_type), kind.value_field.nullable)
+        return pa.list_(element) if pa.types.is_list(kind) else pa.large_list(element)
+    if pa.types.is_struct(kind):
+        return pa.struct([pa.field(field.name, _plain_type(field.type), field.nullable) for field in kind])
+    return kind
 
 
 def _told(schema: pa.Schema) -> str:

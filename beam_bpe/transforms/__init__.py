@@ -1,7 +1,10 @@
-"""Beam transforms: read documents, count their words, write and read word tables, learn from them."""
+"""Beam transforms: read documents, count their words, learn from them, encode and decode."""
 
 from beam_bpe.transforms.count import CountWords as CountWords
 from beam_bpe.transforms.count import MergeWords as MergeWords
+from beam_bpe.transforms.encode import Decode as Decode
+from beam_bpe.transforms.encode import Encode as Encode
+from beam_bpe.transforms.encode import EncodeFiles as EncodeFiles
 from beam_bpe.transforms.learn import LearnVocabulary as LearnVocabulary
 from beam_bpe.transforms.read import ReadDocuments as ReadDocuments
 from beam_bpe.transforms.train import TrainVocabulary as TrainVocabulary

@@ -122,6 +122,10 @@ def _pack(files: Sequence[SourceFile]) -> bytes:
     return zlib.compress(json.dumps([list(file) for file in files]).encode(), 9)
 
 
+def _unpack(packed: bytes) -> List[SourceFile]:
+    return [SourceFile(*fields) for fields in json.loads(zlib.decompress(packed))]
+
+
 class _RangesFn(beam.DoFn):
     """Unpack files and yield their ranges."""
 
@@ -132,8 +136,7 @@ class _RangesFn(beam.DoFn):
 
     def process(self, impulse: bytes) -> Iterator[SourceRange]:
         for packed in self._packed:
-            files = [SourceFile(*fields) for fields in json.loads(zlib.decompress(packed))]
-            yield from ranges(files, self._reading, self._range_bytes)
+            yield from ranges(_unpack(packed), self._reading, self._range_bytes)
 
 
 class _ReadFn(beam.DoFn):

@@ -1,0 +1,1 @@
+"""The commands of `beam-bpe`, a module each; `beam_bpe.cli` puts them together."""

@@ -1,0 +1,55 @@
+"""Options that several commands have."""
+
+from __future__ import annotations
+
+from beam_bpe import console
+from beam_bpe.commands.usage import Parser
+from beam_bpe.documents import ERRORS, FORMATS, UNITS
+from beam_bpe.pretokenize import DEFAULT_PATTERN, GAPS, PATTERNS
+
+
+def add_reading(parser: Parser) -> None:
+    """Add how documents are read."""
+    group = parser.add_argument_group("reading")
+    group.add_argument("--documents", choices=UNITS, default="file", help="what a document of a text file is (file)")
+    group.add_argument("--separator", help=r"the text between documents, with --documents separator (\n, \r, \t and \\ are read)")
+    group.add_argument("--field", default="text", help="of JSON lines (text)")
+    group.add_argument("--column", default="text", help="of Parquet and Arrow tables (text)")
+    group.add_argument("--format", choices=("auto", *FORMATS), default="auto", help="by default by each file's name")
+    group.add_argument(
+        "--errors",
+        choices=ERRORS,
+        default="replace",
+        help="bytes that are not UTF-8 become U+FFFD, fail the job, or set their document aside; skip also sets "
+        "broken lines and files aside (replace)",
+    )
+    group.add_argument("--rejected", metavar="FOLDER", help="for what --errors skip sets aside (OUTPUT/rejected)")
+    group.add_argument("--range-bytes", type=int, help="bytes that one worker reads at a time (by the input)")
+
+
+def add_counting(parser: Parser) -> None:
+    """Add how words are counted."""
+    group = parser.add_argument_group("counting")
+    group.add_argument(
+        "--pattern",
+        help=f"how documents are cut into words: {', '.join(PATTERNS)}, or a regex, which is slow ({DEFAULT_PATTERN})",
+    )
+    group.add_argument("--split-with", metavar="MODULE:FUNCTION", help="cut documents with a function, which is slow")
+    group.add_argument("--gaps", choices=GAPS, default="keep", help="text between the matches of a regex (keep)")
+    group.add_argument("--time-limit", type=float, default=60.0, help="seconds a regex may take for a document (60)")
+    group.add_argument(
+        "--special-token", action="append", default=[], metavar="TEXT", help="cuts documents, is not learned; repeatable"
+    )
+    group.add_argument("--max-word-bytes", type=int, default=1 << 24, help="longer words are left out (16 MiB)")
+    group.add_argument("--count-documents", action="store_true", help="count also the documents that hold a word, what stands between special tokens being one of its own")
+    group.add_argument("--shards", type=int, help="parts of the table of words (by the input)")
+    group.add_argument("--memory", type=int, default=512, help="MB for the tables of one process (512)")
+
+
+def add_running(parser: Parser) -> None:
+    """Add how a pipeline is run."""
+    group = parser.add_argument_group("running")
+    group.add_argument("--workers", type=int, help="local workers (the cores, where the input pays for them)")
+    group.add_argument("--overwrite", action="store_true", help="replace what stands in the output")
+    group.add_argument("--progress", choices=console.MODES, default="auto", help="(auto: a bar on a terminal)")
+    group.add_argument("--debug", action="store_true", help="show tracebacks and Beam's log")

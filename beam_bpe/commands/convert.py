@@ -1,0 +1,55 @@
+"""`beam-bpe convert`: a vocabulary from one format into another."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from beam_bpe import formats
+from beam_bpe.commands.usage import Parser, UsageError
+from beam_bpe.commands.vocabularies import add_format, load
+
+_HELP = (
+    "Write a vocabulary in another format. What that format cannot hold is refused, and a tokenizer.json is tried with "
+    "the tokenizers library before it is written."
+)
+
+
+def add(added: Any) -> dict[str, Parser]:
+    """Add the parser of the command and return it by name."""
+    parser: Parser = added.add_parser(
+        "convert", help="write a vocabulary in another format", allow_abbrev=False, description=_HELP
+    )
+    parser.add_argument("vocabulary", metavar="VOCABULARY", help="the one to read, of any format; a path or URL")
+    parser.add_argument("-o", "--output", required=True, metavar="PATH", help="the file or folder to write")
+    parser.add_argument("--to", choices=formats.FORMATS, help="by default by the name of the output")
+    add_format(parser.add_argument_group("vocabulary"))
+    parser.add_argument("--no-verify", action="store_true", help="write a tokenizer.json without trying it")
+    parser.add_argument("--overwrite", action="store_true", help="replace what stands in the output")
+    parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
+    parser.set_defaults(run=_convert)
+    return {"convert": parser}
+
+
+def _convert(args: argparse.Namespace) -> None:
+    chosen = args.to or _format_by_name(args.output)
+    if args.no_verify and chosen != "huggingface":
+        raise UsageError("--no-verify goes with --to huggingface, which alone is tried")
+    vocabulary = load(args, args.vocabulary)
+    options: dict[str, Any] = {"verify": False} if args.no_verify else {}
+    formats.save(vocabulary, args.output, chosen, overwrite=args.overwrite, **options)
+    print(f"{'vocabulary':<11} {args.output}: {len(vocabulary):,} ids, {len(vocabulary.left):,} merges, {chosen}")
+    made = {*vocabulary.merged.tolist(), *(vocabulary.ids[bytes([byte])] for byte in range(256)), *vocabulary.special_ids.values()}
+    unreached = [token for i, token in enumerate(vocabulary.tokens) if token and i not in made]
+    if unreached:
+        print(f"{'unreached':<11} {len(unreached):,} tokens are made by no merge, such as {unreached[0]!r}")
+    if chosen == "tiktoken":
+        print(f"{'pattern':<11} {vocabulary.pre_tokenizer.pattern}")
+        print(f"{'special':<11} {vocabulary.special_ids}")
+
+
+def _format_by_name(path: str) -> str:
+    for suffix, format in ((".tiktoken", "tiktoken"), (".json", "huggingface")):
+        if path.endswith(suffix):
+            return format
+    raise UsageError(f"the name {path!r} does not tell a format: say it with --to ({', '.join(formats.FORMATS)})")

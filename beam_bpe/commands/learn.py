@@ -1,0 +1,267 @@
+"""`beam-bpe count` and `beam-bpe train`: from a corpus to its words, and from words to a vocabulary."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import sys
+from typing import Any
+
+from beam_bpe import artifacts, console, foreign, progress, storage, words
+from beam_bpe.commands import show
+from beam_bpe.commands.arguments import add_counting, add_reading, add_running
+from beam_bpe.commands.usage import Parser, UsageError, check_positive, checked, say, unescaped
+from beam_bpe.formats.parquet import VOCABULARY_FILE
+from beam_bpe.pretokenize import DEFAULT_PATTERN, pre_tokenizer
+from beam_bpe.special import SpecialTokens
+from beam_bpe.training import TIE_BREAKS, check_memory, check_tie_break, check_vocab_size, train
+from beam_bpe.vocabulary import Vocabulary
+from beam_bpe.words import WordCounts
+
+_COUNT_HELP = "Count the words (pre-tokens) of a corpus into a folder of Parquet parts."
+_TRAIN_HELP = (
+    "Learn byte-level BPE merges from a corpus, or from counts. Writes merges.parquet and vocabulary.parquet, "
+    "and the counts of a corpus as the folder words."
+)
+
+
+def add(added: Any) -> dict[str, Parser]:
+    """Add the parsers of the commands and return them by name."""
+    commands: dict[str, Parser] = {}
+    count = commands["count"] = added.add_parser(
+        "count", help="count the words of a corpus", allow_abbrev=False, description=_COUNT_HELP
+    )
+    count.add_argument("inputs", nargs="+", metavar="INPUT", help="a file, glob, folder or URL")
+    count.add_argument("-o", "--output", required=True, metavar="FOLDER", help="where the table of words goes")
+    add_reading(count)
+    add_counting(count)
+    add_running(count)
+
+    learn = commands["train"] = added.add_parser(
+        "train", help="learn a vocabulary from a corpus or from counts", allow_abbrev=False, description=_TRAIN_HELP
+    )
+    learn.add_argument("inputs", nargs="*", metavar="INPUT", help="a file, glob, folder or URL")
+    learn.add_argument(
+        "--words",
+        nargs="+",
+        metavar="TABLE",
+        help="learn from counts instead: folders of words, or .parquet, .csv, .tsv files made elsewhere",
+    )
+    learn.add_argument("--word-column", default="word", help="of a table made elsewhere (word)")
+    learn.add_argument("--count-column", default="count", help="of a table made elsewhere (count)")
+    learn.add_argument("-o", "--output", required=True, metavar="FOLDER", help="where the vocabulary goes")
+    learn.add_argument(
+        "-n", "--vocab-size", type=int, required=True, help="tokens, the 256 bytes and the special tokens included"
+    )
+    learn.add_argument("--min-count", type=int, default=1, help="leave out words that occur less often (1)")
+    learn.add_argument("--min-pair-count", type=int, default=2, help="do not merge pairs that occur less often (2)")
+    learn.add_argument("--max-token-length", type=int, help="in bytes, inclusive (no limit)")
+    learn.add_argument("--tie-break", choices=TIE_BREAKS, default=TIE_BREAKS[0], help="how equal counts are decided")
+    learn.add_argument(
+        "--train-on",
+        choices=("submitter", "worker"),
+        default="submitter",
+        help="learn in this process, or as the last step of the pipeline (submitter)",
+    )
+    add_reading(learn)
+    add_counting(learn)
+    add_running(learn)
+    count.set_defaults(run=_count)
+    learn.set_defaults(run=_train)
+    return commands
+
+
+def _count(args: argparse.Namespace) -> None:
+    _count_into(args, args.output)
+
+
+def _count_into(args: argparse.Namespace, folder: str, vocabulary: str | None = None) -> dict[str, Any]:
+    """Run the counting pipeline into a folder of words, and learn in it if `vocabulary` names a folder."""
+    from beam_bpe import transforms
+    from beam_bpe.transforms import running
+    from beam_bpe.transforms.count import shards_for
+
+    chosen = checked(
+        lambda: pre_tokenizer(
+            args.pattern or DEFAULT_PATTERN, split_with=args.split_with, gaps=args.gaps, time_limit=args.time_limit
+        )
+    )
+    check_positive(args, "workers", "shards", "range_bytes", "max_word_bytes", "memory")
+    if chosen.scanner is None:
+        say(args, f"the pattern {chosen.pattern!r} has no native scanner: this is the slow path")
+    rejected = args.rejected or storage.join(args.output, "rejected") if args.errors == "skip" else None
+    read = checked(
+        lambda: transforms.ReadDocuments(
+            args.inputs,
+            documents=args.documents,
+            separator=unescaped(args.separator),
+            field=args.field,
+            column=args.column,
+            format=args.format,
+            errors=args.errors,
+            pattern=None if args.split_with else args.pattern or DEFAULT_PATTERN,
+            split_with=args.split_with,
+            special_tokens=args.special_token,
+            dead_letters=rejected,
+            whole=args.count_documents,
+            range_bytes=args.range_bytes,
+        )
+    )
+    read.workers = running.workers_for(read.total_bytes, args.workers)
+    try:
+        options = running.options_for(args.beam_flags, read.workers, chosen.scanner is not None)
+    except running.UnknownOption as error:
+        raise UsageError(str(error)) from None
+    count = transforms.CountWords(
+        pattern=args.pattern or DEFAULT_PATTERN,
+        split_with=args.split_with,
+        gaps=args.gaps,
+        special_tokens=args.special_token,
+        max_word_bytes=args.max_word_bytes,
+        shards=args.shards or shards_for(read.total_bytes),
+        documents=args.count_documents,
+        memory=args.memory << 20,
+        time_limit=args.time_limit,
+        threads=read.workers if chosen.scanner is not None and not args.beam_flags else 1,
+    )
+
+    if rejected and args.overwrite:
+        for name in storage.list_names(rejected):
+            if name.startswith("rejected-") and name.endswith(".jsonl"):
+                storage.remove(storage.join(rejected, name))
+
+    def build(pipeline: Any) -> None:
+        written = pipeline | read | count | transforms.WriteWords(folder, overwrite=args.overwrite)
+        if vocabulary is not None:
+            written | transforms.TrainVocabulary(
+                vocabulary, overwrite=args.overwrite, min_count=args.min_count, **_learning(args)
+            )
+
+    plain = not any(file.compression or read.format_of(file) == "parquet" for file in read.files)
+    listed = read.total_bytes if plain else None  # what is stored is not what will be read
+
+    wanted = check_vocab_size(args.vocab_size, args.special_token) if vocabulary is not None else 0
+
+    counted = False
+
+    def watch(state: str, seconds: float) -> None:
+        nonlocal counted
+        done = progress.done()
+        if not done:
+            line.show("running", 0, None, "bytes", state=state.lower())
+        elif not counted:
+            line.show("counting", done.get("bytes", 0), listed, "bytes", words=done.get("words", 0))
+        if "distinct_words" in done:  # learning has begun
+            counted = True
+            line.show("learning", done.get("merges", 0), wanted, "merges")
+
+    with contextlib.ExitStack() as quiet:
+        stream = sys.stderr
+        if running.spawns(options) and not args.debug:
+            stream = quiet.enter_context(console.silent_children(stream))
+        line = console.ProgressLine(args.progress, stream)
+        quiet.callback(line.end)
+        if not args.debug:
+            quiet.enter_context(contextlib.redirect_stderr(console.WithoutTracebacks(stream)))
+        try:
+            running.run(build, options, watch)
+        except Exception:
+            _clear_empty(folder)
+            raise
+    manifest = artifacts.read_manifest(folder, words.KIND)
+    show.print_words(folder, manifest)
+    if rejected and manifest["totals"]["skipped_documents"]:
+        print(f"{'set aside':<11} {rejected}")
+    if _clear_empty(folder):
+        raise ValueError(f"the corpus has no words (files read: {len(read.files)})")
+    return manifest
+
+
+def _clear_empty(folder: str) -> bool:
+    """Take the manifest of a table without words away, since it stands in the way of the next attempt."""
+    manifest = storage.join(folder, artifacts.MANIFEST)
+    empty = storage.exists(manifest) and not artifacts.read_manifest(folder, words.KIND)["totals"].get("words")
+    if empty:
+        storage.remove(manifest)
+    return empty
+
+
+# ---- train ---------------------------------------------------------------------------------------
+
+
+def _train(args: argparse.Namespace) -> None:
+    if bool(args.inputs) == bool(args.words):
+        raise UsageError("train takes either a corpus (INPUT …) or counts (--words TABLE …)")
+    checked(lambda: check_vocab_size(args.vocab_size, args.special_token))
+    checked(lambda: check_tie_break(args.tie_break))
+    checked(lambda: SpecialTokens(args.special_token))
+    check_positive(args, "min_count", "min_pair_count", "max_token_length")
+    vocabulary = storage.join(args.output, VOCABULARY_FILE)
+    if storage.exists(vocabulary):
+        if not args.overwrite:
+            raise FileExistsError(
+                f"{args.output} already holds a vocabulary; choose another folder or overwrite it (--overwrite)"
+            )
+        storage.remove(vocabulary)  # first, so that no failure leaves it beside the words of another
+    if args.words:
+        _learn(args, _given_words(args))
+        return
+    folder = storage.join(args.output, "words")
+    if storage.exists(storage.join(folder, artifacts.MANIFEST)) and not args.overwrite:
+        raise FileExistsError(
+            f"{folder} already holds words; learn from them (--words {folder}) or count again (--overwrite)"
+        )
+    if args.train_on == "worker":
+        _count_into(args, folder, args.output)
+        show.print_vocabulary(args.output, Vocabulary.load(args.output))
+        return
+    manifest = _count_into(args, folder)
+    parts = manifest["parts"]
+    rows = sum(part["rows"] for part in parts)
+    check_memory(sum(part["bytes"] for part in parts) + rows, rows)
+    _learn(args, WordCounts.read(folder))
+
+
+def _given_words(args: argparse.Namespace) -> WordCounts:
+    files = [path for path in args.words if foreign.is_foreign(path)]
+    if files and len(files) != len(args.words):
+        raise UsageError("--words takes folders of words or files made elsewhere, not both")
+    if files:
+        if args.pattern is None:
+            say(args, "the vocabulary records no pre-tokenization: --pattern says how these words were cut")
+        chosen = checked(lambda: pre_tokenizer(args.pattern or "none", gaps=args.gaps))
+        return WordCounts.read_foreign(
+            files, word_column=args.word_column, count_column=args.count_column, pre_tokenizer=chosen
+        )
+    if args.pattern is not None:
+        raise UsageError("--pattern goes with tables made elsewhere; a folder of words records its own")
+    tables = [WordCounts.read(path) for path in args.words]
+    return tables[0].merge(*tables[1:]) if len(tables) > 1 else tables[0]
+
+
+def _learn(args: argparse.Namespace, table: WordCounts) -> None:
+    if args.min_count > 1:
+        table = table.prune(args.min_count)
+    line = console.ProgressLine(args.progress)
+
+    def report(done: int, wanted: int, count: int) -> None:
+        line.show("learning", done, wanted, "merges", last=f"last pair {count:,} times" if count else "indexing")
+
+    try:
+        vocabulary = train(table, progress=report, **_learning(args))
+        made = len(vocabulary.left)
+        line.show("learning", made, made, "merges")
+    finally:
+        line.end()
+    vocabulary.save(args.output, overwrite=args.overwrite)
+    show.print_vocabulary(args.output, vocabulary)
+
+
+def _learning(args: argparse.Namespace) -> dict[str, Any]:
+    return {
+        "vocab_size": args.vocab_size,
+        "special_tokens": args.special_token,
+        "min_pair_count": args.min_pair_count,
+        "max_token_length": args.max_token_length,
+        "tie_break": args.tie_break,
+    }

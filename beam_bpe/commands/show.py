@@ -1,0 +1,159 @@
+"""`beam-bpe show`: what an artifact holds."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from beam_bpe import artifacts, console, formats, shards, storage, words
+from beam_bpe.artifacts import FormatError
+from beam_bpe.commands.usage import Parser
+from beam_bpe.formats.parquet import MERGES_FILE, VOCABULARY_FILE
+from beam_bpe.vocabulary import Vocabulary
+from beam_bpe.words import WordCounts
+
+
+def add(added: Any) -> dict[str, Parser]:
+    """Add the parser of the command and return it by name."""
+    show: Parser = added.add_parser("show", help="show what an artifact holds", allow_abbrev=False)
+    show.add_argument("path", help="a folder of words, a vocabulary's folder, or one of its files")
+    show.add_argument("--most", type=int, default=10, help="how many rows of each list (10)")
+    show.add_argument("--debug", action="store_true", help="show the traceback of an error")
+    show.set_defaults(run=_show)
+    return {"show": show}
+
+
+def _show(args: argparse.Namespace) -> None:
+    path = args.path
+    if storage.exists(storage.join(path, artifacts.MANIFEST)) and _is_encoded(path):
+        manifest = artifacts.read_manifest(path, shards.KIND)
+        print_encoded(path, manifest)
+        print_parameters(manifest["parameters"])
+        return
+    if storage.exists(storage.join(path, artifacts.MANIFEST)) or _holds_parts(path):
+        manifest = artifacts.read_manifest(path, words.KIND)
+        print_words(path, manifest)
+        print_parameters(manifest["parameters"])
+        _print_most_common(args, WordCounts.read(path))
+        return
+    folder = path
+    if not storage.exists(path):
+        raise FileNotFoundError(f"{path} does not exist")
+    if path.endswith(".parquet"):
+        with artifacts.open_parquet(path) as file:
+            header = artifacts.read_header(path, file)
+        if header.get("kind") == words.KIND:
+            _show_part(args, header)
+            return
+        folder = path[: -len(path.rpartition("/")[2])].rstrip("/") or "."
+    vocabulary = formats.load(path)
+    if vocabulary.layout is None:
+        print_vocabulary(folder, vocabulary)
+    else:
+        print_foreign(path, vocabulary)
+    print_parameters(vocabulary.parameters)
+    print_totals(vocabulary.totals)
+    merges = vocabulary.merges
+    for title, some in (("first", merges[: args.most]), ("last", merges[max(args.most, len(merges) - args.most) :])):
+        if some:
+            print(f"{title} merges (rank, count, left + right)")
+        for merge in some:
+            left, right = console.readable(merge.left), console.readable(merge.right)
+            print(f"  {merge.rank:>7}  {merge.count:>14,}  {console.shortened(left)} + {console.shortened(right)}")
+
+
+def _is_encoded(path: str) -> bool:
+    try:
+        artifacts.read_manifest(path, shards.KIND)
+    except FormatError:
+        return False
+    return True
+
+
+def print_encoded(folder: str, manifest: dict[str, Any]) -> None:
+    """Print what a folder of encoded documents holds."""
+    parts, totals, parameters = manifest["parts"], dict(manifest["totals"]), manifest["parameters"]
+    tokens, documents = totals.pop("tokens", 0), totals.pop("encoded_documents", 0)
+    size = sum(file["bytes"] for part in parts for file in part["files"])
+    print(f"{'shards':<11} {folder}: {len(parts)}, {parameters['format']}, {console.amount(size, 'bytes')}")
+    text = totals.get("bytes", 0)
+    ratio = f", {text / tokens:.2f} bytes a token" if tokens else ""
+    print(f"{'tokens':<11} {tokens:,} of {documents:,} documents{ratio}; vocabulary {parameters['fingerprint'][:16]}")
+    print_totals(totals)
+
+
+def print_foreign(path: str, vocabulary: Vocabulary) -> None:
+    """Print what a vocabulary that was made elsewhere holds."""
+    print(f"{'vocabulary':<11} {path}: {len(vocabulary):,} ids, fingerprint {vocabulary.fingerprint[:16]}")
+    print(f"{'words':<11} {vocabulary.pre_tokenizer.name}: {console.shortened(vocabulary.pre_tokenizer.pattern, 100)}")
+    if vocabulary.normalizer:
+        print(f"{'normalizer':<11} {vocabulary.normalizer}")
+    for token in vocabulary.added_tokens[:20]:
+        print(f"{'special' if token.special else 'added':<11} {token.id:>7}  {token.text}")
+    if len(vocabulary.added_tokens) > 20:
+        print(f"{'':<11} … {len(vocabulary.added_tokens):,} in all")
+
+
+def _holds_parts(path: str) -> bool:
+    try:
+        return any(name.startswith("part-") for name in storage.list_names(path))
+    except NotADirectoryError:
+        return False
+
+
+def _show_part(args: argparse.Namespace, header: dict[str, Any]) -> None:
+    table = WordCounts(artifacts.read_parquet(args.path, words.KIND)[0])
+    print(f"{'words':<11} {args.path}: {len(table):,} distinct, {table.occurrences:,} in all, one part of a table")
+    print_parameters(header["parameters"])
+    _print_most_common(args, table)
+
+
+def _print_most_common(args: argparse.Namespace, table: WordCounts) -> None:
+    print(f"{args.most} most frequent words")
+    for word, count in table.most_common(args.most):
+        print(f"  {count:>14,}  {console.shortened(console.readable(word))}")
+
+
+def print_words(folder: str, manifest: dict[str, Any]) -> None:
+    """Print what a table of words holds."""
+    parts, totals = manifest["parts"], manifest["totals"]
+    rows = sum(part["rows"] for part in parts)
+    print(f"{'words':<11} {folder}: {rows:,} distinct, {totals['words']:,} in all, parts: {len(parts)}")
+    print_totals(totals)
+
+
+def print_totals(totals: Any) -> None:
+    """Print what was counted beside the words or tokens."""
+    print(f"{'corpus':<11} {totals.get('documents', 0):,} documents, {console.amount(totals.get('bytes', 0), 'bytes')}")
+    rest = {k: v for k, v in totals.items() if v and k not in ("documents", "bytes", "words", "distinct_words")}
+    if rest:
+        print(f"{'of which':<11} " + ", ".join(f"{v:,} {k.replace('_', ' ')}" for k, v in rest.items()))
+
+
+def print_parameters(parameters: Any) -> None:
+    """Print how an artifact was made."""
+    for name, value in sorted(parameters.items()):
+        if name == "words":
+            print_parameters(value)
+        elif isinstance(value, dict):
+            print(f"{name:<11} " + ", ".join(f"{k} {console.shortened(str(v))}" for k, v in value.items()))
+        else:
+            print(f"{name:<11} {value}")
+
+
+_STOPPED = {
+    "vocab_size": "the vocabulary is full",
+    "min_pair_count": "no pair left is frequent enough",
+    "no_pairs": "no pair is left",
+    "imported": "made elsewhere",
+}
+
+
+def print_vocabulary(folder: str, vocabulary: Vocabulary) -> None:
+    """Print what a vocabulary of our own files holds."""
+    texts = (token for token in vocabulary.tokens if token.decode("utf-8", "replace").strip().isalpha())
+    longest = sorted(texts, key=len, reverse=True)[:10]
+    merges, tokens = storage.join(folder, MERGES_FILE), storage.join(folder, VOCABULARY_FILE)
+    print(f"{'merges':<11} {merges}: {len(vocabulary.left):,}; {_STOPPED[vocabulary.stop_reason]}")
+    print(f"{'vocabulary':<11} {tokens}: {len(vocabulary):,} tokens, fingerprint {vocabulary.fingerprint[:16]}")
+    print(f"{'longest':<11} " + " ".join(console.shortened(console.readable(token), 40) for token in longest))

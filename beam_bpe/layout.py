@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
+from functools import cached_property
 from typing import Any, Mapping
 
 import numpy as np
@@ -64,7 +65,7 @@ class Layout:
     origin: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        seen = {token: i for i, token in enumerate(self.tokens) if token}
+        seen = self.ids
         if len(seen) != len(self.tokens) - self.tokens.count(b""):
             twice = next(i for i, token in enumerate(self.tokens) if token and seen[token] != i)
             raise ValueError(f"tokens {twice} and {seen[self.tokens[twice]]} are both {self.tokens[twice]!r}")
@@ -95,10 +96,20 @@ class Layout:
                 if not self.has(i):
                     raise ValueError(f"the post-processor adds the id {i}, which is no token")
 
-    @property
+    @cached_property
+    def ids(self) -> dict[bytes, int]:
+        """The id of each token of the model."""
+        found = dict(zip(self.tokens, range(len(self.tokens))))
+        found.pop(b"", None)
+        return found
+
+    @cached_property
     def alphabet(self) -> bytes:
         """The 256 bytes in the order of their ids."""
         return b"".join([token for token in self.tokens if len(token) == 1])
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {one.name: getattr(self, one.name) for one in fields(self)}  # what follows from them is made again
 
     @property
     def size(self) -> int:
@@ -133,12 +144,15 @@ class Layout:
         if not 0 <= spec["size"] <= MOST_IDS:
             raise ValueError(f"the layout has {spec['size']} ids; at most {MOST_IDS:,} are possible")
         by_id = [b""] * spec["size"]
-        for i, token in zip(ids, tokens):
-            if i in outside:
-                continue
-            if i >= len(by_id):
-                raise ValueError(f"token {i} is beyond the {len(by_id)} ids of the layout")
-            by_id[i] = token
+        if not outside and ids == list(range(len(by_id))):
+            by_id = tokens
+        else:
+            for i, token in zip(ids, tokens):
+                if i in outside:
+                    continue
+                if i >= len(by_id):
+                    raise ValueError(f"token {i} is beyond the {len(by_id)} ids of the layout")
+                by_id[i] = token
         return cls(
             tokens=tuple(by_id),
             merged=merged,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import codecs
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any, Collection, Iterable, NamedTuple, Sequence
 
 import numpy as np
@@ -452,8 +452,17 @@ class Tokenizer:
 
     # ---- decoding ----
 
+    @cached_property
+    def _bytes_by_id(self) -> dict[int, bytes]:
+        return {i: token for i, token in enumerate(self._byte_tokens) if token}
+
     def decode_bytes(self, ids: Ids) -> bytes:
         """Return the bytes of the tokens, joined; KeyError if an id is no token's."""
+        if isinstance(ids, (list, tuple)):  # turning them into an array costs more than it gives
+            try:
+                return b"".join(map(self._bytes_by_id.__getitem__, ids))
+            except (KeyError, TypeError):
+                pass  # which is told below
         return bytes(self._encoder.decode(self._numbers(ids)))
 
     def decode(self, ids: Ids, errors: str = "replace") -> str:

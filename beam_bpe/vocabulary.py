@@ -20,6 +20,9 @@ from beam_bpe.pretokenize import PreTokenizer
 from beam_bpe.special import SpecialTokens
 
 
+_DERIVED = frozenset(("tokens", "ids", "spelt", "merged", "fingerprint"))
+
+
 class Merge(NamedTuple):
     """One merge: tokens left + right became token; `count` is the pair's when it was merged."""
 
@@ -106,8 +109,7 @@ class Vocabulary:
         if max(int(side.max()) for side in sides) >= len(tokens):
             rank = int(np.argmax(np.max(sides, axis=0) >= len(tokens)))
             raise ValueError(f"the merge of rank {rank} names a token that does not exist")
-        spelt = pa.array(tokens, pa.binary())
-        parts = [spelt.take(pa.array(side)) for side in sides]
+        parts = [self.spelt.take(pa.array(side)) for side in sides]
         wrong = np.asarray(pc.not_equal(pc.binary_join_element_wise(parts[0], parts[1], b""), parts[2]))
         for part in parts[:2]:
             wrong = wrong | (np.asarray(pc.binary_length(part)) == 0)
@@ -135,7 +137,12 @@ class Vocabulary:
     @cached_property
     def ids(self) -> dict[bytes, int]:
         """The id of each token of the model."""
-        return {token: i for i, token in enumerate(self.tokens) if token}
+        return self.layout.ids if self.layout is not None else dict(zip(self.tokens, range(len(self.tokens))))
+
+    @cached_property
+    def spelt(self) -> pa.Array:
+        """The tokens as an Arrow column (binary), with empty values for holes."""
+        return pa.array(self.tokens, pa.binary())
 
     @cached_property
     def merged(self) -> np.ndarray:
@@ -186,7 +193,7 @@ class Vocabulary:
 
     def __getstate__(self) -> dict[str, Any]:
         # Pickles by content; what follows from it is made again where it is asked for.
-        return {k: v for k, v in self.__dict__.items() if k not in ("tokens", "ids", "merged", "fingerprint")}
+        return {k: v for k, v in self.__dict__.items() if k not in _DERIVED}
 
     @cached_property
     def fingerprint(self) -> str:
@@ -208,7 +215,7 @@ class Vocabulary:
             state.update(side.astype("<u4").tobytes())
         if self.layout is not None:
             state.update(self.layout.merged.astype("<u4").tobytes())
-            state.update(np.array([len(token) for token in self.tokens], "<u4").tobytes())
+            state.update(np.asarray(pc.binary_length(self.spelt)).astype("<u4").tobytes())
             state.update(b"".join(self.tokens))
         return state.hexdigest()
 

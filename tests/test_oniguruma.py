@@ -7,7 +7,7 @@ import unicodedata
 
 import pytest
 import regex
-from hypothesis import example, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Regex
 from tokenizers.pre_tokenizers import Split
@@ -58,7 +58,7 @@ RUBY = [
     "a|(?=b)|bb", "|a", "a*?", "a*", "(?=a)|aa", "(?:a|)b", "(?i:[st1]+)", r"\-\ \!",
 ]  # fmt: skip
 REGEX = [
-    r"a{1,2}+", r"a{2}?b", r"a{1,2}?", r"a{,2}+b", "^a", "(?m)^a|b$", "(?m)^|$", "(?m:$)", "a$|.$", r"a\Z|\Aa", "(?s)a.", "(?s:a.)b?", r"\h+|\H",
+    r"a{1,2}+", r"a{2}?b", r"a{1,2}?", r"a{,2}+b", "^a", "(?m)^a|b$", "(?m)^|$", "(?m:$)", "a$|.$", r"a\Z|\Aa", "(?s)a.", "(?s:a.)b?", r"\h+",
     r"[\h_]+", r"\b", r"\B.", r"\b\w+\b|\W", r"[\w]+", r"[^\w]+", r"[\W1]+", r"[^\W\d_]+", r"[\W^]", r"\R|.", r"\xe9|\u0301|\U0001f600",
     r"\pL+|\PN", r"\p{^L}", "(?P<x>a)b|(?<y>b)", "(?i:[st1]+|k)", "(?i)a|b(?-i:a)", r"[[:alpha:]]+|[[:digit:]]", r"[[:alnum:]\n]+",
     "[[a]+", "[a&&b]+", r"[a||b~~]+", "(?>a|(?=b)|bb)", "(?>a*)", "(?>(?=a)|aa)", r"(?<=a)b|(?<!\s).", r"(?im)^a|b$",
@@ -74,12 +74,6 @@ FRAGMENTS = [
 
 def onig_words(pattern: str, text: str) -> list[str]:
     return [word for word, _ in Split(Regex(pattern), behavior="isolated").pre_tokenize_str(text)]
-
-
-def onig_matched(pattern: str, text: str) -> set[str]:
-    """Return the characters of a text of different ones that matches of one character leave out."""
-    left = Split(Regex(pattern), behavior="removed").pre_tokenize_str(text)
-    return set(text).difference(*(word for word, _ in left))
 
 
 def slow(pattern: str) -> PreTokenizer:
@@ -170,25 +164,26 @@ def test_translations():
 
 
 CLASSES = [
-    r"\s", r"\S", r"\d", r"\D", r"\w", r"\W", r"[\w#]", r"[\W#]", r"[^\W]", r"\h", r"\H", r"[\h]", ".", "(?i:[^s])", "(?i:[sdkt])",
+    r"\s", r"\S", r"\d", r"\D", r"\w", r"\W", r"[\w#]", r"[\W#]", r"[^\W]", r"\h", r"[\h]", ".", "(?i:[^s])", "(?i:[sdkt])",
     *(f"[[:{name}:]]" for name in oniguruma._POSIX), *(f"(?i:\\p{{{name}}})" for name in "CLMNPSZ"),
 ]  # fmt: skip
 
 
-def test_classes_and_properties_are_the_same_sets():
-    every = "".join(chr(c) for c in range(0x110000) if not 0xD800 <= c < 0xE000)
-    for pattern in CLASSES:
-        for onig, other in ways(pattern):
-            assert onig_matched(onig, every) == set("".join(regex.findall(other, every))), (onig, other)
+@pytest.fixture(scope="module")
+def every() -> str:
+    return "".join(chr(c) for c in range(0x110000) if not 0xD800 <= c < 0xE000)
 
 
-def test_properties_are_the_same_sets():
-    every = [chr(c) for c in range(0x110000) if not 0xD800 <= c < 0xE000]
-    text = "".join(c for c in every if unicodedata.category(c) not in ("Cn", "Co") or c < "\U00020000")
+@pytest.mark.parametrize("pattern", CLASSES)
+def test_classes_are_the_same_sets(pattern, every):
+    for onig, other in ways(pattern):
+        assert onig_words(f"(?:{onig})+", every) == slow(f"(?:{other})+").split(every)
+
+
+def test_properties_are_the_same_sets(every):
     for name in sorted(oniguruma.PROPERTIES):
         pattern = rf"\p{{{name}}}+"
-        removed = Split(Regex(pattern), behavior="removed").pre_tokenize_str(text)
-        assert [word for word, _ in removed] == [word for word in regex.split(pattern, text) if word], name
+        assert onig_words(pattern, every) == slow(pattern).split(every), name
 
 
 def test_every_case_folding_is_the_same_or_refused():
@@ -234,9 +229,16 @@ RANDOM_PATTERNS = st.lists(st.lists(st.one_of(PIECES, PIECES, ANCHORS), max_size
 RANDOM_TEXTS = st.lists(st.text("aabbss1 \n\rA²\u0301\u200dK_'-ß", max_size=10), min_size=4, max_size=8)
 
 
-@settings(max_examples=600, deadline=None)
+def compiles(pattern: str) -> bool:
+    try:
+        Regex(pattern)
+    except Exception:  # tokenizers raises nothing narrower
+        return False
+    return True
+
+
+@settings(max_examples=250, deadline=None)
 @given(RANDOM_PATTERNS, RANDOM_TEXTS)
-@example("(?:a?)??b", ["aab"])
 def test_random_patterns(pattern, texts):
     for translate in (from_oniguruma, to_oniguruma):
         try:
@@ -244,23 +246,25 @@ def test_random_patterns(pattern, texts):
         except ValueError:
             continue
         onig, other = (pattern, translated) if translate is from_oniguruma else (translated, pattern)
+        if onig == pattern and not compiles(onig):
+            continue
         assert first_difference(onig, other, texts) is None, (onig, other)
 
 
 # ---- what is refused ----
 
 REFUSED_OF_ONIGURUMA = {
-    r"(a)\1": r"the escape '\1' at position 3",
-    r"(?<x>a)\k<x>": r"the escape '\k' at position 7",
-    r"a\g<0>": r"the escape '\g' at position 1",
-    r"a\Kb": r"the escape '\K' at position 1",
-    r"\Ga": r"the escape '\G' at position 0",
-    r"\X": r"the escape '\X' at position 0",
-    r"\0": r"the escape '\0' at position 0",
-    r"\xe9": r"the byte '\xe9' at position 0",
-    r"\U0001f600": r"the escape '\U0001f600' at position 0",
-    r"\N|\O": r"the escape '\N' at position 0",
-    "a\\": r"the escape '\' at position 1",
+    r"(a)\1": r"the escape '\\1' at position 3",
+    r"(?<x>a)\k<x>": r"the escape '\\k' at position 7",
+    r"a\g<0>": r"the escape '\\g' at position 1",
+    r"a\Kb": r"the escape '\\K' at position 1",
+    r"\Ga": r"the escape '\\G' at position 0",
+    r"\X": r"the escape '\\X' at position 0",
+    r"\0": r"the escape '\\0' at position 0",
+    r"\xe9": r"the byte '\\xe9' at position 0",
+    r"\U0001f600": r"the escape '\\U0001f600' at position 0",
+    r"\N|\O": r"the escape '\\N' at position 0",
+    "a\\": r"the escape '\\' at position 1",
     "(?~ab)": "the group '(?~' at position 0",
     "(a)?(?(1)b)": "the group '(?(' at position 4",
     "(?#x)a": "the group '(?#' at position 0",
@@ -272,6 +276,7 @@ REFUSED_OF_ONIGURUMA = {
     "a(?i)b|c": "'(?i)' (flags for a part are written '(?i:...)') at position 1",
     "a**": "a quantifier behind a quantifier at position 2",
     "a{1,2}++": "a quantifier behind a quantifier at position 7",
+    r"(?:\b|a)?": "'?' behind what may match nothing at position 8",
     "(?:a?)*": "'*' behind what may match nothing at position 6",
     "a{,2}+": "'{,2}+', the repeat of a repeat that may match nothing, at position 1",
     "a{3,1}": "the quantifier '{3,1}' at position 1",
@@ -297,7 +302,7 @@ REFUSED_OF_ONIGURUMA = {
     r"[\w-a]": "'-' behind a class or a property (write \\-) at position 3",
     "[a-c-e]": "'-' in the midst of a class (write \\-) at position 4",
     "[z-a]": "the range from 'z' to 'a' at position 0",
-    r"[\b]": r"the escape '\b' in a class at position 1",
+    r"[\b]": r"the escape '\\b' in a class at position 1",
     "[[:punct:]]": "the class '[:punct:]' at position 1",
     "[[:^alpha:]]": "the class '[:^alpha:]' at position 1",
     "[a": "a class that is not closed at position 0",
@@ -309,12 +314,12 @@ REFUSED_OF_ONIGURUMA = {
     "(" * 200 + "a" + ")" * 200: "more than 100 groups within each other at position 100",
 }
 REFUSED_OF_REGEX = {
-    r"(a)\1": r"the escape '\1' at position 3",
+    r"(a)\1": r"the escape '\\1' at position 3",
     "(?P<x>a)(?P=x)": "the group '(?P' at position 8",
     "a(?R)?": "the group '(?R' at position 1",
-    r"a\Kb": r"the escape '\K' at position 1",
-    r"\m\w+": r"the escape '\m' at position 0",
-    r"\N{DIGIT ONE}": r"the escape '\N' at position 0",
+    r"a\Kb": r"the escape '\\K' at position 1",
+    r"\m\w+": r"the escape '\\m' at position 0",
+    r"\N{DIGIT ONE}": r"the escape '\\N' at position 0",
     "(?V1)a": "the group '(?V' at position 0",
     "(?x) a": "the flag 'x' in '(?x)' at position 0",
     "(?r)a": "the flag 'r' in '(?r)' at position 0",

@@ -338,6 +338,23 @@ def test_documents_of_several_rows(tmp_path):
     assert_same(read("parquet", str(tmp_path)), batch)
 
 
+@pytest.mark.parametrize("group_rows", [1, 2, 3, 100])
+@pytest.mark.parametrize("group_bytes", [1, 12, 24, 60])
+def test_row_groups_however_batched(group_rows, group_bytes, monkeypatch):
+    """Of 0 to 8 ids, rows of at most 3: documents begin and end anywhere in row groups."""
+    limits = {"group_bytes": group_bytes, "group_rows": group_rows}
+    monkeypatch.setattr(rows.RowWriter.__init__, "__kwdefaults__", limits)
+    monkeypatch.setattr(parquet.ParquetShardWriter.__init__, "__kwdefaults__", {"row_length": None, "most_ids": 3})
+    place = f"memory://{uuid.uuid4().hex}"
+    for seed in range(3):
+        batch = some(12, seed=seed, columns=False)
+        write("parquet", f"{place}/one", batch)
+        assert_same(read("parquet", f"{place}/one"), batch)
+        for bounds in [*([i] for i in range(1, 12, 2)), range(12)]:
+            write("parquet", f"{place}/several", *cut(batch, bounds))
+            assert contents(f"{place}/several") == contents(f"{place}/one")
+
+
 def test_row_groups_are_bounded_by_bytes(tmp_path):
     """By those of ids, of text, and of nested columns."""
     texts = pa.RecordBatch.from_pydict({"text": ["x" * (1 << 20)] * 100, "nested": [[{"a": "y" * (1 << 19)}] * 2] * 100})

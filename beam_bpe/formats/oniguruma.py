@@ -62,7 +62,7 @@ _CONTROLS = {"a": "\a", "t": "\t", "n": "\n", "v": "\v", "f": "\f", "r": "\r", "
 _TURKIC = frozenset("IiİıI")  # the only ones that regex folds otherwise, one by one
 
 _QUANTIFIER = re.compile(r"(?:[*+?]|\{(?P<low>[0-9]*)(?P<comma>,?)(?P<high>[0-9]*)\})(?P<mode>[?+]?)")
-_FLAGS = re.compile(r"\(\?(?P<on>[a-zA-Z]*)(?:-(?P<off>[a-zA-Z]+))?(?P<end>[:)])")
+_FLAGS = re.compile(r"\(\?(?P<on>[a-zLWDSP]*)(?:-(?P<off>[a-z]+))?(?P<end>[:)])")
 _NAMED = re.compile(r"\(\?P?<[A-Za-z_]\w*>")
 _PROPERTY = re.compile(r"\\(?P<kind>[pP])(?:\{(?P<not>\^?)(?P<name>[A-Za-z_]+)\}|(?P<letter>[A-Z]))")
 _POSIX_ITEM = re.compile(r"\[:(?P<name>\^?\w+):\]")
@@ -189,7 +189,7 @@ class _Translation:
             self.refuse(f"{found[0]!r} behind an anchor or a lookaround")
         body, mode = found[0].removesuffix(found["mode"]) if found["mode"] else found[0], found["mode"]
         low, high = {"*": (0, None), "+": (1, None), "?": (0, 1)}.get(body) or self.interval(found)
-        if part.may_be_empty and high != 1:
+        if part.may_be_empty:  # the engines end such loops each in its way
             self.refuse(f"{found[0]!r} behind what may match nothing")
         text = part.text + body
         if body[0] != "{" or not mode:

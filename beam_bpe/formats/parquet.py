@@ -11,6 +11,7 @@ from typing import Any, Callable, Iterable
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from beam_bpe import artifacts, storage
 from beam_bpe.artifacts import FormatError
@@ -35,7 +36,8 @@ MERGES_SCHEMA = pa.schema(
         pa.field("replaced", pa.int64(), nullable=False),
     ]
 )
-#: kind is byte, merge, special, added (found like a special token, but always), or piece (no merge makes it).
+#: What a token is; added ones are found like special ones, but always; no merge makes a piece.
+KINDS = ("piece", "byte", "merge", "special", "added")
 VOCABULARY_SCHEMA = pa.schema(
     [
         pa.field("id", pa.uint32(), nullable=False),
@@ -48,7 +50,7 @@ VOCABULARY_SCHEMA = pa.schema(
 
 def merges_table(vocabulary: Any) -> pa.Table:
     """Return the merges as the Parquet file holds them."""
-    tokens = pa.array(vocabulary.tokens, pa.binary())
+    tokens = vocabulary.spelt
     columns = [
         pa.array(np.arange(len(vocabulary.left), dtype=np.uint32)),
         left := pa.array(vocabulary.left.astype(np.uint32)),
@@ -66,20 +68,26 @@ def merges_table(vocabulary: Any) -> pa.Table:
 def vocabulary_table(vocabulary: Any) -> pa.Table:
     """Return the tokens as the Parquet file holds them, by id."""
     size = len(vocabulary)
-    tokens = [*vocabulary.tokens, *[b""] * (size - len(vocabulary.tokens))]
-    kinds = np.array(["piece"] * size, object)
-    kinds[vocabulary.merged] = "merge"
-    kinds[[vocabulary.ids[bytes([byte])] for byte in range(256)]] = "byte"
+    kinds = np.zeros(size, np.int8)
+    kinds[vocabulary.merged] = KINDS.index("merge")
+    kinds[[vocabulary.ids[bytes([byte])] for byte in range(256)]] = KINDS.index("byte")
+    tokens, outside = vocabulary.spelt, dict.fromkeys(range(len(vocabulary.tokens), size), b"")
     for token in vocabulary.added_tokens:
-        tokens[token.id] = token.text.encode()
-        kinds[token.id] = "special" if token.special else "added"
-    there = np.array([bool(token) for token in tokens])
-    columns = [
-        pa.array(np.flatnonzero(there).astype(np.uint32)),
-        pa.array([token for token in tokens if token], pa.binary()),
-        pa.array(kinds[there], pa.string()),
-        pa.nulls(int(there.sum()), pa.float64()),
-    ]
+        kinds[token.id] = KINDS.index("special" if token.special else "added")
+        if token.id >= len(vocabulary.tokens) or not vocabulary.tokens[token.id]:
+            outside[token.id] = token.text.encode()
+    if outside:
+        texts = vocabulary.tokens if isinstance(vocabulary.tokens, list) else list(vocabulary.tokens)
+        texts = [*texts, *[b""] * (size - len(texts))]
+        for i, text in outside.items():
+            texts[i] = text
+        tokens = pa.array(texts, pa.binary())
+    ids = np.arange(size, dtype=np.uint32)
+    there = np.asarray(pc.binary_length(tokens)) > 0
+    if not there.all():
+        ids, tokens, kinds = ids[there], tokens.filter(pa.array(there)), kinds[there]
+    names = pa.DictionaryArray.from_arrays(pa.array(kinds), pa.array(KINDS, pa.string())).dictionary_decode()
+    columns = [pa.array(ids), tokens, names, pa.nulls(len(ids), pa.float64())]
     return pa.Table.from_arrays(columns, schema=VOCABULARY_SCHEMA)
 
 

@@ -7,7 +7,7 @@ that are not `normalized` in the text as it is, then, in what is left between th
 from __future__ import annotations
 
 import re
-from typing import Iterable, NamedTuple, Sequence
+from typing import Iterable, Iterator, Mapping, NamedTuple, Sequence
 
 import regex
 
@@ -18,6 +18,9 @@ from beam_bpe.normalize import normalize
 _SPACES = frozenset("\t\n\v\f\r \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a"
                     "\u2028\u2029\u202f\u205f\u3000")  # fmt: skip
 _WORD = regex.compile(r"[\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\p{Join_Control}]")
+
+_KEY = 3  # bytes by which tokens are told apart at first: those of most characters
+_FEW_STARTS = 64
 
 
 class Segment(NamedTuple):
@@ -49,26 +52,23 @@ class AddedTokens:
         self._normalizer = normalizer
         first = {token.text.encode(): token for token in tokens if not token.normalized}
         later = {normalize(token.text, normalizer).encode(): token for token in reversed(tokens) if token.normalized}
-        self._passes = [(_finder(found), found) for found in (first, later) if found]
-        self._later = _finder(later) if later else None
-        self._plain = all(token.plain for token in tokens)
-        self._starts = {text[:3] for _, found in self._passes for text in found}
+        self._passes = [_Finder(found, found is later) for found in (first, later) if found]
 
     def may_occur_in(self, data: bytes) -> bool:
         """Whether a token may be found in bytes, looked for quickly; False only if none is."""
-        if self._normalizer is not None and self._later is not None:
+        if self._normalizer is not None and any(finder.later for finder in self._passes):
             return True
-        return any(start in data for start in self._starts)
+        return any(finder.may_occur_in(data) for finder in self._passes)
 
     def cut(self, data: bytes) -> list[Segment]:
         """Return the segments of a document; without a normalizer their bytes are those of the document."""
         segments = [Segment(data, None, 0, len(data))]
         normalized = self._normalizer is None
-        for finder, tokens in self._passes:
-            if finder is self._later and not normalized:
+        for finder in self._passes:
+            if finder.later and not normalized:
                 segments = [self._normal(segment) for segment in segments]
                 normalized = True
-            segments = [part for segment in segments for part in self._cut_one(segment, finder, tokens)]
+            segments = [part for segment in segments for part in _cut_one(segment, finder)]
         if not normalized:
             segments = [self._normal(segment) for segment in segments]
         return segments
@@ -79,48 +79,91 @@ class AddedTokens:
         text = segment.data.decode("utf-8", "replace")
         return segment._replace(data=normalize(text, self._normalizer).encode())
 
-    def _cut_one(
-        self, segment: Segment, finder: re.Pattern[bytes], tokens: dict[bytes, AddedToken]
-    ) -> Sequence[Segment]:
-        if segment.token is not None:
-            return [segment]
-        data, base = segment.data, segment.start
-        parts: list[Segment] = []
-        at = 0
-        for match in finder.finditer(data):
-            token = tokens[match.group()]
-            start, end = match.span()
-            if not self._plain:
-                if token.single_word and (_ends_with_word(data[max(0, start - 4) : start]) or _starts_with_word(data[end : end + 4])):
-                    continue
-                if token.lstrip:
-                    start = max(at, _before_spaces(data, start))
-                if token.rstrip:
-                    end = _behind_spaces(data, end)
-            if start > at:
-                parts.append(Segment(data[at:start], None, base + at, base + start))
+
+def _cut_one(segment: Segment, finder: _Finder) -> Sequence[Segment]:
+    if segment.token is not None:
+        return [segment]
+    data, base = segment.data, segment.start
+    parts: list[Segment] = []
+    at = 0
+    run = (-1, -1)  # the last whitespace that was asked for: it is not read again for each token within it
+    for start, end, token in finder.find(data):
+        if token.single_word and (_ends_with_word(data[max(0, start - 4) : start]) or _starts_with_word(data[end : end + 4])):
+            continue
+        if token.lstrip:
+            start = max(at, _before_spaces(data, start, at))
+        if token.rstrip:
+            if not run[0] <= end <= run[1]:
+                run = end, _behind_spaces(data, end)
+            end = run[1]
+        # Whitespace that a token took may hold another token: `tokenizers` finds that as well, and goes on behind it,
+        # unless whitespace was all that it had.
+        if start > at:
+            parts.append(Segment(data[at:start], None, base + at, base + start))
+        if end > start:
             parts.append(Segment(data[start:end], token, base + start, base + end))
-            at = end
-        if at < len(data) or not parts:
-            parts.append(Segment(data[at:], None, base + at, base + len(data)))
-        return parts
+        at = end
+    if at < len(data) or not parts:
+        parts.append(Segment(data[at:], None, base + at, base + len(data)))
+    return parts
 
 
-def _finder(tokens: Iterable[bytes]) -> re.Pattern[bytes]:
-    return re.compile(b"|".join(re.escape(token) for token in sorted(tokens, key=len, reverse=True)))
+class _Finder:
+    """Find the tokens in bytes: leftmost first, the longest of those that start together.
+
+    A place costs as much as there are different lengths among the tokens that begin as its bytes do, however
+    many tokens there are.
+    """
+
+    def __init__(self, tokens: Mapping[bytes, AddedToken], later: bool):
+        self.later = later
+        self._tokens = tokens
+        lengths: dict[bytes, set[int]] = {}
+        for token in tokens:
+            lengths.setdefault(token[:_KEY], set()).add(len(token))
+        short = sorted({len(token) for token in tokens if len(token) < _KEY}, reverse=True)
+        self._short = tuple(short)
+        self._lengths = {start: (*sorted(found - set(short), reverse=True), *short) for start, found in lengths.items()}
+        self._starts = sorted(self._lengths, key=len, reverse=True)
+        if len(self._starts) <= _FEW_STARTS:
+            pattern = b"|".join(map(re.escape, self._starts))
+        else:
+            pattern = b"[" + b"".join(re.escape(bytes([byte])) for byte in sorted({start[0] for start in self._starts})) + b"]"
+        self._search = re.compile(pattern).search
+
+    def may_occur_in(self, data: bytes) -> bool:
+        """Whether something that begins as a token does stands in bytes; looked for quickly."""
+        if len(self._starts) <= 8:  # by far faster than a regex
+            return any(start in data for start in self._starts)
+        return self._search(data) is not None
+
+    def find(self, data: bytes) -> Iterator[tuple[int, int, AddedToken]]:
+        """Yield (start, end, token); what was found does not overlap."""
+        at = 0
+        while match := self._search(data, at):
+            at = match.start()
+            for length in self._lengths.get(data[at : at + _KEY], self._short):
+                piece = data[at : at + length]  # shorter at the end of the data
+                token = self._tokens.get(piece)
+                if token is not None:
+                    yield at, at + len(piece), token
+                    at += len(piece)
+                    break
+            else:
+                at += 1
 
 
 def _starts_with_word(data: bytes) -> bool:
-    return _WORD.match(data.decode("utf-8", "ignore")[:1]) is not None
+    return _WORD.match(data.decode("utf-8", "replace")[:1]) is not None
 
 
 def _ends_with_word(data: bytes) -> bool:
-    return _WORD.match(data.decode("utf-8", "ignore")[-1:]) is not None
+    return _WORD.match(data.decode("utf-8", "replace")[-1:]) is not None
 
 
-def _before_spaces(data: bytes, at: int) -> int:
-    """Return where the whitespace that ends at `at` begins."""
-    while at:
+def _before_spaces(data: bytes, at: int, first: int) -> int:
+    """Return where the whitespace that ends at `at` begins; it is looked for no further than to `first`."""
+    while at > first:
         start = at - 1
         while start and at - start < 4 and data[start] & 0xC0 == 0x80:
             start -= 1

@@ -86,14 +86,16 @@ class Layout:
                 raise ValueError(f"the added token {token.text!r} of id {token.id} stands twice, or its id is taken")
             model = self.tokens[token.id] if token.id < len(self.tokens) else b""
             encoded = token.text.encode("utf-8", "surrogatepass")
-            if (model and model != encoded) or seen.get(encoded, token.id) != token.id:
-                raise ValueError(f"the added token {token.text!r} has the id {token.id}, the model has another for it or there")
+            if any("\ud800" <= char <= "\udfff" for char in token.text):
+                raise ValueError(f"the added token {token.text!r} holds half a surrogate pair, which no text does")
+            if model and model != encoded:
+                raise ValueError(f"the added token {token.text!r} has the id {token.id}, where the model has {model!r}")
             texts[token.text], ids[token.id] = token.id, token.text
         if self.size > MOST_IDS:
             raise ValueError(f"the greatest id is {self.size - 1:,}; ids are below {MOST_IDS:,}")
         for side in (self.prefix, self.suffix):
             for i in side:
-                if not self.has(i):
+                if i not in ids and not (0 <= i < len(self.tokens) and self.tokens[i]):
                     raise ValueError(f"the post-processor adds the id {i}, which is no token")
 
     @cached_property
@@ -115,12 +117,6 @@ class Layout:
     def size(self) -> int:
         """One more than the greatest id."""
         return max(len(self.tokens), *(token.id + 1 for token in self.added_tokens), 0)
-
-    def has(self, token_id: int) -> bool:
-        """Whether a token has that id."""
-        if 0 <= token_id < len(self.tokens) and self.tokens[token_id]:
-            return True
-        return any(token.id == token_id for token in self.added_tokens)
 
     def spec(self) -> dict[str, Any]:
         """Return what an artifact's header says beside tokens and merges."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import codecs
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import Any, Collection, Iterable, NamedTuple, Sequence
 
 import numpy as np
@@ -21,6 +21,7 @@ METHODS = ("rank", "longest_match")
 SPECIAL_POLICIES = ("text", "encode", "drop", "fail")
 
 Ids = Sequence[int] | np.ndarray
+_PIECES = -1  # in place of the number of a scanner: what is encoded are words, which were cut already
 
 
 class Batch(NamedTuple):
@@ -79,16 +80,20 @@ class Tokenizer:
         self._added = {token.text: token for token in vocabulary.added_tokens}
         self._special_ids = vocabulary.special_ids
         self._always = tuple(token for token in vocabulary.added_tokens if not token.special)
-        self._scanner = vocabulary.pre_tokenizer.scanner
+        number = vocabulary.pre_tokenizer.scanner
+        self._scanner = _PIECES if number is None else number
         self._byte_tokens: list[bytes] = [*vocabulary.tokens, *[b""] * (self._size - len(vocabulary.tokens))]
         for token in vocabulary.added_tokens:
             self._byte_tokens[token.id] = token.text.encode()
         self._encoder = self._make_encoder()
         # One document, all of it text for the scanner: nothing but the kernel is needed.
-        self._simple = not self._always and vocabulary.normalizer is None and self._scanner is not None
+        self._simple = not self._always and vocabulary.normalizer is None and self._scanner != _PIECES
         self._finders = lru_cache(16)(self._make_finder)
+        # Bytes without which no added token is found in a text (a normalizer may make any).
+        hidden = vocabulary.normalizer is not None and any(token.normalized for token in vocabulary.added_tokens)
+        self._beginnings = [b""] if hidden else sorted({token.encode()[:3] for token in self._added})
 
-    def _make_encoder(self) -> Any:
+    def _make_encoder(self) -> _encode.Encoder:
         vocabulary = self.vocabulary
         whole = np.zeros(self._size, np.uint8)
         longest = self.method == "longest_match"
@@ -171,7 +176,7 @@ class Tokenizer:
             ValueError: a disallowed special token occurs; the message names it and its place.
         """
         data = text.encode() if isinstance(text, str) and text.isascii() else _bytes_of(text)
-        finder = self._finder(data, allowed_special, disallowed_special) if self._added else None
+        finder = self._finder(data, allowed_special, disallowed_special)
         if finder is None and self._simple and (isinstance(text, str) or _scan.invalid_utf8(data) < 0):
             ids: list[int] = self._encoder.encode_list(data, self._scanner)
         else:
@@ -187,7 +192,7 @@ class Tokenizer:
     ) -> int:
         """Return the number of tokens of a text, without making their ids; arguments as those of `encode`."""
         data = _bytes_of(text)
-        finder = self._finder(data, allowed_special, disallowed_special) if self._added else None
+        finder = self._finder(data, allowed_special, disallowed_special)
         if finder is None and self._simple and _scan.invalid_utf8(data) < 0:
             bounds = np.array([0, len(data)], np.int64)
             return int(np.frombuffer(self._encoder.count(data, bounds, self._scanner), np.int64)[0])
@@ -213,7 +218,7 @@ class Tokenizer:
                 "under a normalizer or a pattern that drops gaps the tokens do not lie side by side in the text"
             )
         data = _bytes_of(text)
-        finder = self._finder(data, allowed_special, disallowed_special) if self._added else None
+        finder = self._finder(data, allowed_special, disallowed_special)
         ids: list[int] = []
         offsets: list[tuple[int, int]] = []
         for segment in self._segments(data, finder):
@@ -246,11 +251,11 @@ class Tokenizer:
             if segment.token is not None:
                 ids.append(segment.token.id)
                 continue
-            data, scanned = segment.data, self._scanner is not None and _scan.invalid_utf8(segment.data) < 0
+            data, scanned = segment.data, self._scanner != _PIECES and _scan.invalid_utf8(segment.data) < 0
             parts = [data] if scanned else self._pieces(data)
             for place, part in enumerate(parts):  # equal words of a text are cut each in its own way
                 packed, _ = self._encoder.encode_dropout(
-                    part, np.array([0, len(part)], np.int64), self._scanner if scanned else -1, dropout,
+                    part, np.array([0, len(part)], np.int64), self._scanner if scanned else _PIECES, dropout,
                     (seed + (number << 40) + (place << 1)) & (1 << 64) - 1,
                 )  # fmt: skip
                 ids += np.frombuffer(packed, np.uint32).tolist()
@@ -268,7 +273,7 @@ class Tokenizer:
     ) -> list[np.ndarray]:
         """Return the ids of each text as uint32 arrays; arguments as those of `encode`."""
         documents = [_bytes_of(text) for text in texts]
-        finders = [self._finder(data, allowed_special, disallowed_special) if self._added else None for data in documents]
+        finders = [self._finder(data, allowed_special, disallowed_special) for data in documents]
         if self._simple and not any(finders) and _scan.invalid_utf8(b"\n".join(documents)) < 0:
             ends = np.cumsum([0, *map(len, documents)], dtype=np.int64)
             batch = self._encode_text(b"".join(documents), np.repeat(ends, 2)[1:-1])
@@ -328,7 +333,7 @@ class Tokenizer:
         finder = self._finders(find) if find or self._always else None
         if finder is not None and not finder.may_occur_in(bytes(view)):
             finder = None
-        if finder is None and self.vocabulary.normalizer is None and self._scanner is not None and _is_text(view, bounds):
+        if finder is None and self.vocabulary.normalizer is None and self._scanner != _PIECES and _is_text(view, bounds):
             return self._encode_text(view, bounds, most, width)
         documents = [bytes(view[start:end]) for start, end in zip(bounds[::2].tolist(), bounds[1::2].tolist())]
         batch = self._encode_segments([self._segments(document, finder) for document in documents], special == "drop")
@@ -353,16 +358,18 @@ class Tokenizer:
 
     def _finder(self, data: bytes, allowed: Collection[str] | str, disallowed: Collection[str] | str) -> AddedTokens | None:
         """Check a text for disallowed special tokens; return what finds the others in it, None if there is none."""
-        if not isinstance(allowed, str) and not allowed and disallowed == "all":  # the usual case
-            allow: tuple[str, ...] = ()
-            refuse = tuple(self._special_ids)
+        for beginning in self._beginnings:
+            if beginning in data:
+                break
         else:
-            every = self._special_ids
-            chosen = set(every if allowed == "all" else allowed)
-            refused = every.keys() - chosen if disallowed == "all" else set(disallowed) - chosen
-            for token in (chosen | refused) - every.keys():
-                raise ValueError(f"{token!r} is no special token of this vocabulary; it has {sorted(every)}")
-            allow, refuse = tuple(sorted(chosen)), tuple(sorted(refused))
+            if (allowed == "all" or not allowed) and (disallowed == "all" or not disallowed):
+                return None  # there are no names to be checked either
+        every = self._special_ids
+        chosen = set(every if allowed == "all" else allowed)
+        refused = every.keys() - chosen if disallowed == "all" else set(disallowed) - chosen
+        for token in (chosen | refused) - every.keys():
+            raise ValueError(f"{token!r} is no special token of this vocabulary; it has {sorted(every)}")
+        allow, refuse = tuple(sorted(chosen)), tuple(sorted(refused))
         if refuse and self._finders(refuse).may_occur_in(data):
             places = [(data.find(token.encode()), token) for token in refuse]
             if hits := [hit for hit in places if hit[0] >= 0]:
@@ -399,7 +406,7 @@ class Tokenizer:
     def _encode_segments(self, documents: Sequence[Sequence[Segment]], drop: bool = False) -> Batch:
         """Encode documents given as segments; with `drop` special tokens are left out."""
         pieces: list[bytes] = []  # what is encoded in one call: text for the scanner, or words that were cut already
-        scanned = self._scanner is not None and all(
+        scanned = self._scanner != _PIECES and all(
             segment.token is not None or _scan.invalid_utf8(segment.data) < 0 for segments in documents for segment in segments
         )
         item_pieces: list[int] = []  # per segment: pieces of a text, or 0
@@ -424,7 +431,7 @@ class Tokenizer:
             items.append(len(item_ids) - before)
         stops = np.cumsum([0, *map(len, pieces)], dtype=np.int64)
         packed, packed_ends = self._encoder.encode(
-            b"".join(pieces), np.ascontiguousarray(np.repeat(stops, 2)[1:-1]), self._scanner if scanned else -1
+            b"".join(pieces), np.ascontiguousarray(np.repeat(stops, 2)[1:-1]), self._scanner if scanned else _PIECES
         )
         text_ids = np.frombuffer(packed, np.uint32)
         piece_ends = np.concatenate([np.zeros(1, np.int64), np.frombuffer(packed_ends, np.int64)])
@@ -452,18 +459,11 @@ class Tokenizer:
 
     # ---- decoding ----
 
-    @cached_property
-    def _bytes_by_id(self) -> dict[int, bytes]:
-        return {i: token for i, token in enumerate(self._byte_tokens) if token}
-
     def decode_bytes(self, ids: Ids) -> bytes:
         """Return the bytes of the tokens, joined; KeyError if an id is no token's."""
-        if isinstance(ids, (list, tuple)):  # turning them into an array costs more than it gives
-            try:
-                return b"".join(map(self._bytes_by_id.__getitem__, ids))
-            except (KeyError, TypeError):
-                pass  # which is told below
-        return bytes(self._encoder.decode(self._numbers(ids)))
+        if isinstance(ids, list):  # turning it into an array costs more than decoding
+            return self._encoder.decode_list(ids)
+        return self._encoder.decode(self._numbers(ids))
 
     def decode(self, ids: Ids, errors: str = "replace") -> str:
         """Return the text of the tokens; bytes that are not UTF-8 go by `errors`, as in bytes.decode."""

@@ -3,7 +3,8 @@
  * Exact: at every step the pair of lowest rank is merged, the leftmost first (encode_merge.h), or the
  * longest token is taken (encode_model.h).
  *  - A cache maps pieces of up to 15 bytes that give up to 4 ids to them: an entry is 32 bytes, the key
- *    is the bytes themselves, and it is wiped when it is 3/4 full.  Another one is for up to 31 bytes.
+ *    is the bytes themselves, and it is wiped when it is 3/4 full.  Another one is for up to 31 bytes.  Pieces chosen to fall into the
+ *    same slots cost MOST_PROBES and no more.
  *  - Merge barriers: between two characters whose adjacency occurs inside no token that can be formed, no
  *    merge can cross.  Long pieces that are not ASCII are cut there, and the segments go through the cache.
  * The model is immutable and shared; a Cache belongs to one call at a time.
@@ -15,7 +16,7 @@
 #include "encode_merge.h"
 #include "encode_recover.h"
 
-enum { SHORT_PIECE = 15, WIDE_PIECE = 31, PIECES = 256, MOST_CACHED = 4, MOST_WIDE = 8, KEPT = 8 << 20 };
+enum { SHORT_PIECE = 15, WIDE_PIECE = 31, PIECES = 256, MOST_CACHED = 4, MOST_WIDE = 8, MOST_PROBES = 16, KEPT = 8 << 20 };
 #define SEGMENT_FLAG ((u64)0x10 << 56) /* in a key: a segment, to which whole-piece look-up does not apply */
 #define NO_LIMIT 0xFFFFFFFFFFFFFFFFull
 
@@ -114,7 +115,7 @@ static inline u64 wide_key(const Cache *c, const u8 *p, u64 n, u64 *key) {
                    c->wide_slots);
 }
 
-/* A piece of up to SHORT_PIECE bytes that is not in the cache; `e` is where it belongs. */
+/* A piece of up to SHORT_PIECE bytes that is not in the cache; `e` is where it belongs, and what is there goes. */
 static __attribute__((noinline)) int encode_missed(const Model *m, Cache *c, PieceKey key, Cached *e, const u8 *p, u64 n,
                                                    Ids *out) {
     if (reserve(out, SHORT_PIECE)) return OUT_OF_MEMORY;
@@ -126,12 +127,12 @@ static __attribute__((noinline)) int encode_missed(const Model *m, Cache *c, Pie
     else out->n += merge_short(m, p, (u32)n, to);
     u64 k = out->n - before;
     if (k > MOST_CACHED) return 0;
-    if (4 * (c->used + 1) > 3 * c->slots) {
+    if (!e->hi && 4 * (c->used + 1) > 3 * c->slots) {
         memset(c->entries, 0, c->slots * sizeof(Cached));
         c->used = 0;
         e = &c->entries[key.slot];
     }
-    c->used++;
+    c->used += !e->hi;
     e->lo = key.lo;
     e->hi = key.hi;
     for (u32 i = 0; i < MOST_CACHED; i++) e->ids[i] = i < k ? to[i] : 0;
@@ -142,8 +143,13 @@ static __attribute__((noinline)) int encode_missed(const Model *m, Cache *c, Pie
 static inline int encode_short(const Model *m, Cache *c, PieceKey key, const u8 *p, u64 n, Ids *out) {
     u64 s = key.slot;
     Cached *e;
-    for (; (e = &c->entries[s])->hi; s = s + 1 < c->slots ? s + 1 : 0) {
-        if (e->lo != key.lo || e->hi != key.hi) continue;
+    for (u32 probes = 1;; probes++) {
+        e = &c->entries[s];
+        if (e->lo != key.lo || e->hi != key.hi) {
+            if (!e->hi || probes == MOST_PROBES) break;
+            s = s + 1 < c->slots ? s + 1 : 0;
+            continue;
+        }
         if (reserve(out, 4)) return OUT_OF_MEMORY;
         u32 *to = out->ids + out->n; /* four are stored, and as many counted as there are */
         to[0] = e->ids[0] & 0x3FFFFFFFu;
@@ -198,8 +204,13 @@ static __attribute__((noinline)) int encode_long(const Model *m, Cache *c, const
 static inline int encode_wide(const Model *m, Cache *c, const u8 *p, u64 n, const u8 *limit, Ids *out) {
     u64 key[4], slot = wide_key(c, p, n, key), s = slot, before, k;
     CachedWide *e;
-    for (; (e = &c->wide[s])->key[3]; s = s + 1 < c->wide_slots ? s + 1 : 0) {
-        if (((e->key[0] ^ key[0]) | (e->key[1] ^ key[1]) | (e->key[2] ^ key[2]) | (e->key[3] ^ key[3])) != 0) continue;
+    for (u32 probes = 1;; probes++) {
+        e = &c->wide[s];
+        if (((e->key[0] ^ key[0]) | (e->key[1] ^ key[1]) | (e->key[2] ^ key[2]) | (e->key[3] ^ key[3])) != 0) {
+            if (!e->key[3] || probes == MOST_PROBES) break;
+            s = s + 1 < c->wide_slots ? s + 1 : 0;
+            continue;
+        }
         if (reserve(out, MOST_WIDE)) return OUT_OF_MEMORY;
         memcpy(out->ids + out->n, e->ids, sizeof e->ids);
         out->ids[out->n] &= 0x1FFFFFFFu;
@@ -214,12 +225,12 @@ static inline int encode_wide(const Model *m, Cache *c, const u8 *p, u64 n, cons
     out->counting = counting;
     k = out->n - before;
     if (error || k > MOST_WIDE) return error;
-    if (4 * (c->wide_used + 1) > 3 * c->wide_slots) {
+    if (!e->key[3] && 4 * (c->wide_used + 1) > 3 * c->wide_slots) {
         memset(c->wide, 0, c->wide_slots * sizeof(CachedWide));
         c->wide_used = 0;
         e = &c->wide[slot];
     }
-    c->wide_used++;
+    c->wide_used += !e->key[3];
     memcpy(e->key, key, sizeof key);
     for (u32 i = 0; i < MOST_WIDE; i++) e->ids[i] = i < k ? out->ids[before + i] : 0;
     e->ids[0] |= (u32)(k - 1) << 29;
@@ -238,13 +249,17 @@ typedef struct {
 } Batch;
 
 /* Whether the scanner reads nothing behind the data: it may take up to three bytes behind a character that
- * is cut off, which matters where the data end. */
+ * is cut off, which matters where the data end.  Of a document of which few ids are wanted only so much is
+ * checked as they are likely to need. */
 static inline int is_readable(const Batch *batch, const u8 *at, const u8 *end) {
     const u8 *limit = batch->data + batch->size;
-    if (batch->pattern < 0 || limit - end >= 3) return 1;
+    u64 most = batch->most < (1u << 24) ? (64 << 10) + 64 * batch->most : NO_LIMIT;
     u8 some = 0;
+    if (batch->pattern < 0 || limit - end >= 3) return 1;
     for (const u8 *p = end - at > 3 ? end - 3 : at; p < end; p++) some |= *p;
-    return some < 0x80 || valid_until(at, end) == end;
+    if (some < 0x80) return 1;
+    const u8 *until = (u64)(end - at) > most ? at + most : end;
+    return until - valid_until(at, until) <= (until < end ? 3 : 0);
 }
 
 static inline size_t scan_pieces(int pattern, const u8 **at, const u8 *end, Word *words, size_t most) {

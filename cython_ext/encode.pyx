@@ -13,6 +13,7 @@ from libc.string cimport memcmp, memcpy, memset
 
 cdef extern from "Python.h":
     list PyList_New(Py_ssize_t)
+    Py_ssize_t PyNumber_AsSsize_t(object, PyObject *) except? -1
     void PyList_SET_ITEM(object, Py_ssize_t, PyObject *)
     PyObject *PyLong_AsObject "PyLong_FromUnsignedLong"(unsigned long)
     void Py_INCREF(PyObject *)
@@ -374,6 +375,23 @@ cdef class Encoder:
             return result
         finally:
             PyBuffer_Release(&view)
+
+    def decode_list(self, list ids not None):
+        """Return the bytes of the tokens of a list of int, joined.
+
+        Raises:
+            KeyError: an id is no token's.
+        """
+        cdef Py_ssize_t i, n = len(ids)
+        packed = PyBytes_FromStringAndSize(NULL, 4 * n)
+        cdef uint32_t *to = <uint32_t *>PyBytes_AS_STRING(packed)
+        cdef int64_t number
+        for i in range(n):
+            number = PyNumber_AsSsize_t(ids[i], NULL)  # saturates; TypeError if it is no int
+            if not 0 <= number < self.model.n_tokens:
+                raise KeyError(f"id {ids[i]} at position {i} is no token of this vocabulary")
+            to[i] = <uint32_t>number
+        return self.decode(memoryview(packed).cast("I"))
 
     def decode_documents(self, ids not None, const int64_t[::1] ends not None):
         """Return (bytes, ends): the bytes of documents one after the other, and int64 ends in them.

@@ -11,7 +11,7 @@
 
 #include "encode_model.h"
 
-enum { LINEAR = 48, MIDDLING = 1024, WINDOW = 512, CONTEXT = 4 };
+enum { LINEAR = 24, MIDDLING = 1024, WINDOW = 512, CONTEXT = 4 };
 
 typedef struct {
     u32 *ids;

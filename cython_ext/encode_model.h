@@ -17,6 +17,7 @@ enum { OUT_OF_MEMORY = -1, TOO_LONG = -2, NOT_UTF8 = -3 };
 #define NO_TOKEN 0xFFFFFFFFu
 #define ID_BITS 21
 #define RANK_BITS 22
+enum { ADJACENT_BITS = 1 << 17 };
 enum { PADDING = 16 }; /* bytes that may be read behind the last token */
 
 typedef struct {
@@ -34,6 +35,8 @@ typedef struct {
     u32 byte_pair[65536]; /* rank of a pair of bytes, by their values */
     u64 *pairs;           /* left (21 bits) | right (21) | rank + 1 (22); 0: empty */
     u64 pair_mask;
+    u64 *pair_bits;       /* one bit of eight or more by hash of a pair: most pairs are none, and these bits stay near */
+    u64 pair_bit_mask;
     u32 *merged;          /* id of the token that a merge makes, by rank */
     int ordered;          /* every part of a merge is a byte or made by an earlier merge */
     u8 *bytes;            /* of all tokens, and PADDING */
@@ -42,6 +45,7 @@ typedef struct {
     u64 whole_mask;
     u64 *adjacent;        /* set of pairs of characters that stand side by side in a token, + 1 */
     u64 adjacent_mask;
+    u64 adjacent_bits[ADJACENT_BITS / 64]; /* by hash: most pairs of characters in text are in no token */
     u64 torn[256 * 4];    /* bits: bytes that stand side by side in a token where one character is torn */
     Edge *edges;          /* the trie of longest match; NULL: merge by rank */
     u64 edge_mask;
@@ -107,8 +111,9 @@ static inline const u8 *token_bytes(const Model *m, u32 id) { return m->bytes + 
 static inline u64 pair_hash(u32 a, u32 b) { return mix(((u64)a << 32 | b) ^ 0x9E3779B97F4A7C15ull, 0xC2B2AE3D27D4EB4Full); }
 
 static inline u32 pair_rank(const Model *m, u32 a, u32 b) {
-    u64 key = ((u64)a << ID_BITS | b) << RANK_BITS, slot;
-    for (u64 s = pair_hash(a, b) & m->pair_mask; (slot = m->pairs[s]); s = (s + 1) & m->pair_mask)
+    u64 key = ((u64)a << ID_BITS | b) << RANK_BITS, slot, hash = pair_hash(a, b), bit = hash >> 32 & m->pair_bit_mask;
+    if (!(m->pair_bits[bit >> 6] >> (bit & 63) & 1)) return NO_RANK;
+    for (u64 s = hash & m->pair_mask; (slot = m->pairs[s]); s = (s + 1) & m->pair_mask)
         if ((slot ^ key) >> RANK_BITS == 0) return (u32)(slot & ((1u << RANK_BITS) - 1)) - 1;
     return NO_RANK;
 }
@@ -116,7 +121,8 @@ static inline u32 pair_rank(const Model *m, u32 a, u32 b) {
 /* Of two merges of one pair the first counts. */
 static inline void pair_add(Model *m, u32 a, u32 b, u32 rank) {
     if (pair_rank(m, a, b) != NO_RANK) return;
-    u64 s = pair_hash(a, b) & m->pair_mask;
+    u64 hash = pair_hash(a, b), s = hash & m->pair_mask, bit = hash >> 32 & m->pair_bit_mask;
+    m->pair_bits[bit >> 6] |= (u64)1 << (bit & 63);
     while (m->pairs[s]) s = (s + 1) & m->pair_mask;
     m->pairs[s] = ((u64)a << ID_BITS | b) << RANK_BITS | (rank + 1);
     if (token_length(m, a) == 1 && token_length(m, b) == 1) {
@@ -146,6 +152,7 @@ static inline u32 whole_add(Model *m, u32 id) {
 
 static inline void model_free(Model *m) {
     free(m->pairs);
+    free(m->pair_bits);
     free(m->merged);
     free(m->bytes);
     free(m->spans);
@@ -164,8 +171,10 @@ static inline int model_start(Model *m, u32 n_tokens, u32 n_merges, const u8 *to
     m->bytes = (u8 *)calloc(total + PADDING, 1);
     m->spans = (Span *)malloc(sizeof(Span) * ((u64)n_tokens + 1));
     m->pairs = (u64 *)zeroed(8 * slots);
+    m->pair_bits = (u64 *)zeroed(slots / 2); /* 4 bits for a slot */
+    m->pair_bit_mask = 4 * slots - 1;
     m->merged = (u32 *)malloc(4 * ((u64)n_merges + 1));
-    if (!m->bytes || !m->spans || !m->pairs || !m->merged) return OUT_OF_MEMORY;
+    if (!m->bytes || !m->spans || !m->pairs || !m->pair_bits || !m->merged) return OUT_OF_MEMORY;
     if (total) memcpy(m->bytes, tokens + first, total);
     for (u32 i = 0; i < n_tokens; i++) {
         m->spans[i].start = (u32)((u64)starts[i] - first);
@@ -193,7 +202,9 @@ static inline u64 adjacency(u32 left, u32 right) { return ((u64)left << 21 | rig
 static inline u64 adjacency_slot(u64 key, u64 mask) { return mix(key, 0x9E3779B97F4A7C15ull) & mask; }
 
 static inline int are_adjacent(const Model *m, u64 key) {
-    for (u64 s = adjacency_slot(key, m->adjacent_mask); m->adjacent[s]; s = (s + 1) & m->adjacent_mask)
+    u64 hash = mix(key, 0x9E3779B97F4A7C15ull), bit = hash >> 40 & (ADJACENT_BITS - 1);
+    if (!(m->adjacent_bits[bit >> 6] >> (bit & 63) & 1)) return 0;
+    for (u64 s = hash & m->adjacent_mask; m->adjacent[s]; s = (s + 1) & m->adjacent_mask)
         if (m->adjacent[s] == key) return 1;
     return 0;
 }
@@ -220,6 +231,8 @@ static inline int model_barriers(Model *m, const u8 *formed) {
                 while (m->adjacent[s] && m->adjacent[s] != key) s = (s + 1) & m->adjacent_mask;
                 used += !m->adjacent[s];
                 m->adjacent[s] = key;
+                u64 bit = mix(key, 0x9E3779B97F4A7C15ull) >> 40 & (ADJACENT_BITS - 1);
+                m->adjacent_bits[bit >> 6] |= (u64)1 << (bit & 63);
             } else {
                 m->torn[at[-1] * 4 + (*at >> 6)] |= (u64)1 << (*at & 63);
             }

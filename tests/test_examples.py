@@ -5,7 +5,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from beam_bpe import Vocabulary, WordCounts
+import numpy as np
+
+from beam_bpe import Tokenizer, Vocabulary, WordCounts, train
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 TEXT = "The newest of the lowlands is the widest, newer than the lowest. " * 40 + "parseHTTPResponse2 "
@@ -23,7 +25,7 @@ def run(name, *arguments):
 
 
 def test_every_example_has_a_test():
-    tested = {"learn_vocabulary.py", "counts_from_elsewhere.py", "custom_pattern.py"}
+    tested = {"learn_vocabulary.py", "counts_from_elsewhere.py", "custom_pattern.py", "packed_shards.py", "encode_rows.py"}
     assert {path.name for path in EXAMPLES.glob("*.py")} == tested
 
 
@@ -34,6 +36,28 @@ def test_learn_vocabulary(tmp_path):
     vocabulary = Vocabulary.load(str(tmp_path / "out"))
     assert b" the" in vocabulary.ids and b" lowest" in vocabulary.ids
     assert WordCounts.read(str(tmp_path / "out" / "words")).totals["documents"] == 3
+
+
+def test_packed_shards(tmp_path):
+    for i in range(3):
+        (tmp_path / f"{i}.txt").write_text(TEXT * 20)
+    run("packed_shards.py", tmp_path / "*.txt", tmp_path / "out")
+    tokenizer = Tokenizer.load(str(tmp_path / "out" / "vocabulary"))
+    end = tokenizer.special_tokens["<|endoftext|>"]
+    expected = [*tokenizer.encode(TEXT * 20), end]
+    expected += [end] * (-len(expected) % 2048)
+    for i in range(3):
+        rows = np.load(tmp_path / "out" / "tokens" / f"part-0000{i}-of-00003.npy")
+        assert rows.shape == (len(expected) // 2048, 2048) and rows.ravel().tolist() == expected
+
+
+def test_encode_rows(tmp_path):
+    train(WordCounts.from_documents([TEXT]), 400).save(str(tmp_path / "v"))
+    lines = run("encode_rows.py", tmp_path / "v").splitlines()
+    tokenizer = Tokenizer.load(str(tmp_path / "v"))
+    english = sum(map(tokenizer.count, ("The newest lowlands are the widest.", "Lower than low.")))
+    french = tokenizer.count("Les plaines les plus récentes sont les plus larges.")
+    assert sorted(lines) == [f"en {english}", f"fr {french}"]
 
 
 def test_counts_from_elsewhere(tmp_path):

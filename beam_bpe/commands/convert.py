@@ -35,10 +35,11 @@ def _convert(args: argparse.Namespace) -> None:
     chosen = args.to or _format_by_name(args.output)
     if args.no_verify and chosen != "huggingface":
         raise UsageError("--no-verify goes with --to huggingface, which alone is tried")
+    output = _place(args.output, chosen)
     vocabulary = load(args, args.vocabulary)
     options: dict[str, Any] = {"verify": False} if args.no_verify else {}
-    formats.save(vocabulary, args.output, chosen, overwrite=args.overwrite, **options)
-    print(f"{'vocabulary':<11} {args.output}: {len(vocabulary):,} ids, {len(vocabulary.left):,} merges, {chosen}")
+    formats.save(vocabulary, output, chosen, overwrite=args.overwrite, **options)
+    print(f"{'vocabulary':<11} {output}: {len(vocabulary):,} ids, {len(vocabulary.left):,} merges, {chosen}")
     made = {*vocabulary.merged.tolist(), *(vocabulary.ids[bytes([byte])] for byte in range(256)), *vocabulary.special_ids.values()}
     unreached = [token for i, token in enumerate(vocabulary.tokens) if token and i not in made]
     if unreached:
@@ -48,7 +49,24 @@ def _convert(args: argparse.Namespace) -> None:
         print(f"{'special':<11} {vocabulary.special_ids}")
 
 
+#: Files that a format puts into a folder: their names stand for the folder.
+_FILES = {"parquet": ("vocabulary.parquet", "merges.parquet"), "gpt2": ("vocab.json", "merges.txt")}
+
+
+def _place(path: str, format: str) -> str:
+    """Return what a format wants to be given: a folder, if it writes two files."""
+    name = path.rpartition("/")[2]
+    if name in _FILES.get(format, ()):
+        return path[: -len(name)] or "."
+    if format in _FILES and name.endswith((".parquet", ".json", ".txt")):
+        raise UsageError(f"{format} writes the files {' and '.join(_FILES[format])}: name their folder, not {path!r}")
+    return path
+
+
 def _format_by_name(path: str) -> str:
+    for format, names in _FILES.items():
+        if path.rpartition("/")[2] in names:
+            return format
     for suffix, format in ((".tiktoken", "tiktoken"), (".json", "huggingface")):
         if path.endswith(suffix):
             return format

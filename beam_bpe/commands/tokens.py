@@ -7,8 +7,8 @@ import os
 import sys
 from typing import Any
 
-from beam_bpe.commands.usage import Parser
-from beam_bpe.commands.vocabularies import add_vocabulary, load
+from beam_bpe.commands.usage import Parser, UsageError
+from beam_bpe.commands.vocabularies import add_vocabulary, load_all
 from beam_bpe.tokenizer import METHODS, Tokenizer
 
 _HELP = "Print the tokens of a text: their pieces, their ids and how many there are. Half characters are shown as their bytes."
@@ -34,27 +34,35 @@ def add(added: Any) -> dict[str, Parser]:
 
 
 def _tokens(args: argparse.Namespace) -> None:
-    data = sys.stdin.buffer.read() if args.text is None else os.fsencode(args.text)
+    data = _read() if args.text is None else os.fsencode(args.text)
     colours = args.color == "always" or (args.color == "auto" and sys.stdout.isatty() and "NO_COLOR" not in os.environ)
-    for path in args.vocabulary:
-        tokenizer = Tokenizer(load(args, path), method=args.method)
+    vocabularies = load_all(args)
+    for number, (path, vocabulary) in enumerate(zip(args.vocabulary, vocabularies)):
+        tokenizer = Tokenizer(vocabulary, method=args.method)
         allowed = "all" if args.special == "encode" else ()
         ids = tokenizer.encode(data, allowed_special=allowed, disallowed_special=())
         if args.ids_only:
             print(*ids)
             continue
-        if len(args.vocabulary) > 1:
-            print(path)
+        if len(vocabularies) > 1:
+            print(f"{'' if number == 0 else os.linesep}{path}")
+        if not ids:
+            print("0 tokens")
+            continue
         print(painted([tokenizer.token_bytes(i) for i in ids], colours))
         print(*ids)
         characters = len(data.decode("utf-8", "replace"))
-        if ids:
-            print(
-                f"{len(ids):,} tokens, {characters:,} characters, {len(data):,} bytes: {characters / len(ids):.2f} characters "
-                "a token"
-            )
-        else:
-            print("0 tokens")
+        tokens = "1 token" if len(ids) == 1 else f"{len(ids):,} tokens"
+        print(
+            f"{tokens}, {characters:,} characters, {len(data):,} bytes: {characters / len(ids):.2f} characters, "
+            f"{len(data) / len(ids):.2f} bytes a token"
+        )
+
+
+def _read() -> bytes:
+    if sys.stdin is None:
+        raise UsageError("there is no text, and standard input is closed")
+    return sys.stdin.buffer.read()
 
 
 def painted(tokens: list[bytes], colours: bool) -> str:

@@ -6,9 +6,10 @@ import argparse
 from typing import Any
 
 from beam_bpe import formats
-from beam_bpe.commands.usage import Parser, UsageError
+from beam_bpe.artifacts import FormatError
+from beam_bpe.commands.usage import Parser, UsageError, checked
 from beam_bpe.formats.tiktoken import ENCODINGS
-from beam_bpe.pretokenize import PATTERNS
+from beam_bpe.pretokenize import PATTERNS, pre_tokenizer
 from beam_bpe.vocabulary import Vocabulary
 
 
@@ -39,22 +40,59 @@ def add_format(group: Any) -> None:
     )
 
 
+_TAKEN = {"tiktoken": {"encoding", "pattern", "special_tokens"}, "gpt2": {"pattern", "special_tokens"}}
+_NAMES = {"special_tokens": "special-id"}
+
+
 def load(args: argparse.Namespace, path: str | None = None) -> Vocabulary:
     """Return the vocabulary that the options name."""
     path = args.vocabulary if path is None else path
     format = args.vocabulary_format or formats.format_of(path)
+    options = _options(args)
+    for name in sorted(options.keys() - _TAKEN.get(format, set())):
+        raise UsageError(
+            f"--{_NAMES.get(name, name)} does not go with {path}, a vocabulary in the format {format}, which says so itself"
+        )
+    return _loaded(path, format, options)
+
+
+def load_all(args: argparse.Namespace) -> list[Vocabulary]:
+    """Return the vocabularies that the options name; what says more of a file goes to those that take it."""
+    chosen = [args.vocabulary_format or formats.format_of(path) for path in args.vocabulary]
+    options = _options(args)
+    for name in sorted(options.keys() - {name for format in chosen for name in _TAKEN.get(format, ())}):
+        raise UsageError(f"--{_NAMES.get(name, name)} goes with none of these vocabularies, which say so themselves")
+    return [
+        _loaded(path, format, {name: value for name, value in options.items() if name in _TAKEN.get(format, ())})
+        for path, format in zip(args.vocabulary, chosen)
+    ]
+
+
+def _options(args: argparse.Namespace) -> dict[str, Any]:
     options: dict[str, Any] = {}
     if args.encoding is not None:
+        if args.encoding not in ENCODINGS:
+            raise UsageError(f"--encoding is {args.encoding!r}; choose one of {', '.join(ENCODINGS)}")
+        if args.pattern is not None:
+            raise UsageError("--encoding and --pattern contradict each other: an encoding has its pattern")
         options["encoding"] = args.encoding
     if args.pattern is not None:
+        checked(lambda: pre_tokenizer(args.pattern))
         options["pattern"] = args.pattern
     if args.special_id:
         options["special_tokens"] = dict(map(_special, args.special_id))
-    allowed = {"tiktoken": {"encoding", "pattern", "special_tokens"}, "gpt2": {"pattern", "special_tokens"}}.get(format, set())
-    for name in options.keys() - allowed:
-        option = {"special_tokens": "special-id"}.get(name, name)
-        raise UsageError(f"--{option} does not go with {path}, a vocabulary in the format {format}, which says so itself")
-    return formats.load(path, format, **options)
+        if len(options["special_tokens"]) < len(args.special_id):
+            raise UsageError("--special-id gives a token twice")
+    return options
+
+
+def _loaded(path: str, format: str, options: dict[str, Any]) -> Vocabulary:
+    try:
+        return formats.load(path, format, **options)
+    except FormatError:
+        raise
+    except ValueError as error:  # what the file does not say must be said by an option
+        raise UsageError(str(error).replace("(pattern=, --pattern: ", "(--pattern ").replace(", and special_tokens", ", and --special-id")) from None
 
 
 def options_of(args: argparse.Namespace) -> str:

@@ -67,6 +67,7 @@ def load(path: str, format: str | None = None, **options: Any) -> Vocabulary:
     """
     from beam_bpe.vocabulary import Vocabulary
 
+    path = os.fspath(path)
     chosen = format or format_of(path)
     if chosen == "parquet":
         return Vocabulary.load(path, **options)
@@ -81,7 +82,7 @@ def save(vocabulary: Vocabulary, path: str, format: str, **options: Any) -> None
         ValueError: that format cannot hold it; the message says what would be lost.
         FileExistsError: something else stands there, and `overwrite` is not set.
     """
-    _module(format).save(vocabulary, path, **options)
+    _module(format).save(vocabulary, os.fspath(path), **options)
 
 
 def _module(format: str) -> Any:

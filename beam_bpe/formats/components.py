@@ -14,6 +14,10 @@ from beam_bpe.layout import AddedToken
 from beam_bpe.pretokenize import PATTERNS, PreTokenizer, in_sequence, pre_tokenizer
 
 
+#: Those of today have 500 characters.  Compiling one takes time and memory.
+_LONGEST_PATTERN = 1 << 15
+
+
 class Unsupported(ValueError):
     """A component that cannot be represented; the message names it."""
 
@@ -100,15 +104,23 @@ def _read_split(part: Mapping[str, Any]) -> PreTokenizer:
             f"the pre-tokenizer Split with behavior {behavior}{' and invert' if invert else ''} cannot be represented; "
             "Isolated, and Removed with invert, can"
         )
+    if len(text) > _LONGEST_PATTERN:
+        raise Unsupported(f"the pattern of the pre-tokenizer Split has {len(text):,} characters; at most {_LONGEST_PATTERN:,} are read")
     if kind == "String":
-        return pre_tokenizer(regex.escape(text), gaps="keep" if keeps else "drop")
+        return _custom(regex.escape(text), keeps)
     named = same_pattern(text)
     if named is not None and (not keeps or pre_tokenizer(named).gaps == "none"):
         return pre_tokenizer(named)
     try:
-        return pre_tokenizer(from_oniguruma(text), gaps="keep" if keeps else "drop")
+        return _custom(from_oniguruma(text), keeps)
     except ValueError as error:
         raise Unsupported(f"the pattern of the pre-tokenizer Split: {error}") from None
+
+
+def _custom(text: str, keeps: bool) -> PreTokenizer:
+    if regex.fullmatch(r"[\w.-]*", text):  # which would be taken for a name, and "gpt2" is one
+        text = f"(?:{text})"
+    return pre_tokenizer(text, gaps="keep" if keeps else "drop")
 
 
 def write_pre_tokenizer(chosen: PreTokenizer) -> dict[str, Any]:
@@ -179,17 +191,24 @@ def read_post_processor(component: Any) -> tuple[tuple[int, ...], tuple[int, ...
         kind = _kind(part, "post-processor")
         if kind == "ByteLevel":
             continue
+        if before or behind:  # tokenizers lets the second one put its tokens around a part of what the first one gives
+            raise Unsupported(f"the post-processor {kind} behind another one that adds tokens cannot be represented")
         if kind in ("BertProcessing", "RobertaProcessing"):
             try:
-                before, behind = [int(part["cls"][1]), *before], [*behind, int(part["sep"][1])]
+                before, behind = [_id(part["cls"][1])], [_id(part["sep"][1])]
             except (KeyError, TypeError, ValueError, IndexError):
                 raise Unsupported(f"the post-processor {kind} has no cls or no sep") from None
         elif kind == "TemplateProcessing":
-            first, last = _read_template(part)
-            before, behind = [*first, *before], [*behind, *last]
+            before, behind = _read_template(part)
         else:
             raise Unsupported(f"the post-processor {kind} cannot be represented")
     return tuple(before), tuple(behind)
+
+
+def _id(value: Any) -> int:
+    if type(value) is not int:
+        raise TypeError(f"{value!r} is no id")
+    return value
 
 
 def _read_template(part: Mapping[str, Any]) -> tuple[list[int], list[int]]:
@@ -200,7 +219,7 @@ def _read_template(part: Mapping[str, Any]) -> tuple[list[int], list[int]]:
             if "Sequence" in item:
                 texts += 1
             else:
-                sides[texts > 0].extend(map(int, part["special_tokens"][item["SpecialToken"]["id"]]["ids"]))
+                sides[texts > 0].extend(map(_id, part["special_tokens"][item["SpecialToken"]["id"]]["ids"]))
     except (KeyError, TypeError, ValueError):
         raise Unsupported("the post-processor TemplateProcessing has a template that cannot be read") from None
     if texts != 1:

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import itertools
 import random
+from typing import TYPE_CHECKING, Iterator
+
+if TYPE_CHECKING:
+    from beam_bpe.vocabulary import Vocabulary
 
 _PARTS = (
     "a", "Z", "word", "Word", "WORD", "é", "e\u0301", "ß", "ſ", "İ", "的", "機器學習", "あ", "カ", "한", "й", "ก", "ה", "ع", "अ",
@@ -20,3 +24,17 @@ def _texts() -> list[str]:
 
 
 TEXTS = _texts()
+
+
+def own_texts(vocabulary: Vocabulary, most: int = 5000) -> Iterator[str]:
+    """Yield tokens of a vocabulary, and its added tokens in the midst of text; at most about so many."""
+    tokens = vocabulary.tokens
+    for token in tokens[:: len(tokens) // most + 1]:
+        try:
+            yield token.decode()
+        except UnicodeDecodeError:
+            pass
+    added = [token.text for token in vocabulary.added_tokens]
+    chosen = random.Random(3141)
+    for text in added[:: len(added) // most + 1]:
+        yield from (text, f"word{text}word", f" {text}  {chosen.choice(added)}\n{text}", "".join(chosen.choices([text, *_PARTS], k=9)))

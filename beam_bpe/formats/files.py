@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 from beam_bpe import storage
@@ -10,6 +11,9 @@ from beam_bpe.artifacts import FormatError
 
 #: The largest vocabulary files of today have 30 MB.
 MOST_BYTES = 1 << 30
+#: The deepest nesting of an object.  tokenizer.json files of today have 7; Python's own functions end near 1,000.
+MOST_LEVELS = 100
+_HALF = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
 def read(path: str) -> bytes:
@@ -33,13 +37,14 @@ def read_json(path: str) -> dict[str, Any]:
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         found = dict(pairs)
         if len(found) != len(pairs):
-            keys = [key for key, _ in pairs]
-            twice = next(key for key in found if keys.count(key) > 1)
-            raise FormatError(f"{path}: the key {twice!r} stands twice in one object")
+            seen: set[str] = set()
+            twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
+            raise FormatError(f"{path}: the key {twice[:80]!r} stands twice in one object")
         return found
 
+    data = read(path)
     try:
-        value = json.loads(read(path).decode("utf-8-sig"), object_pairs_hook=unique)
+        value = json.loads(data.decode("utf-8-sig"), object_pairs_hook=unique)
     except UnicodeDecodeError as error:
         raise FormatError(f"{path} is not UTF-8 at byte {error.start:,}") from None
     except RecursionError:
@@ -50,7 +55,28 @@ def read_json(path: str) -> dict[str, Any]:
         raise FormatError(f"{path} is not JSON: {error}") from None
     if not isinstance(value, dict):
         raise FormatError(f"{path} holds a {type(value).__name__}, not an object")
+    if _levels(value) > MOST_LEVELS:
+        raise FormatError(f"{path} is nested too deeply: in more than {MOST_LEVELS} levels")
+    if _HALF.search(data):
+        try:
+            json.dumps(value, ensure_ascii=False).encode()
+        except UnicodeEncodeError as error:
+            half = error.object[error.start : error.end][:1]
+            raise FormatError(f"{path} holds {half!r}, half a surrogate pair, which is no text") from None
     return value
+
+
+def _levels(value: Any) -> int:
+    """Return how deeply lists and objects are nested, at most one level more than is allowed."""
+    level, inner = 0, [value]
+    while inner and level <= MOST_LEVELS:
+        level += 1
+        below: list[Any] = []
+        for one in inner:
+            held = one.values() if isinstance(one, dict) else one
+            below += [part for part in held if isinstance(part, (dict, list))]
+        inner = below
+    return level
 
 
 def write(path: str, data: bytes, overwrite: bool) -> None:

@@ -7,6 +7,7 @@ characters of `bytelevel`.
 from __future__ import annotations
 
 import json
+import os
 from typing import Any, Mapping
 
 import numpy as np
@@ -20,7 +21,7 @@ from beam_bpe.pretokenize import PreTokenizer, pre_tokenizer
 from beam_bpe.vocabulary import Vocabulary
 
 PAIRS = (("vocab.json", "merges.txt"), ("encoder.json", "vocab.bpe"))
-_VERSION = b"#version"
+_VERSION = "#version"
 
 
 def load(
@@ -51,9 +52,8 @@ def load(
     except UnicodeDecodeError as error:
         raise FormatError(f"{merges_path} is not UTF-8 at byte {error.start:,}") from None
     rows = text.split("\n")  # not splitlines: a token may hold U+0085
-    if rows and rows[0].startswith(_VERSION.decode()):
-        rows = rows[1:]
-    merges: list[Any] = [row.rstrip("\r") for row in rows if row.strip("\r")]
+    # A merge of the token "#version" is passed over as well, as `tokenizers` does.
+    merges: list[Any] = [row.rstrip("\r") for row in rows if row.strip("\r") and not row.startswith(_VERSION)]
     try:
         left, right, merged = read_merges(merges, tokens)
         layout = Layout(tuple(tokens), merged, added)
@@ -75,6 +75,7 @@ def load(
 
 
 def _pair(path: str) -> tuple[str, str]:
+    path = os.fspath(path)
     for names in PAIRS:
         for name in names:
             if path == name or path.endswith("/" + name):
@@ -112,6 +113,8 @@ def save(vocabulary: Vocabulary, path: str, *, overwrite: bool = False) -> None:
         if vocab.setdefault(token.text, token.id) != token.id:
             raise ValueError(f"the special token {token.text!r} is spelt like another token")
     merges = [f"{bytelevel.shown(merge.left)} {bytelevel.shown(merge.right)}\n" for merge in vocabulary.merges]
+    if hidden := [merge for merge in merges if merge.startswith(_VERSION)]:
+        raise ValueError(f"the line {hidden[0][:80]!r} of a merge would be passed over as one of the version: write a tokenizer.json")
     ordered = dict(sorted(vocab.items(), key=lambda item: item[1]))
     files.write(storage.join(path, "merges.txt"), "".join(["#version: 0.2\n", *merges]).encode(), overwrite)
     files.write(storage.join(path, "vocab.json"), json.dumps(ordered, ensure_ascii=False).encode(), overwrite)

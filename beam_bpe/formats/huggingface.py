@@ -8,7 +8,10 @@ decoder, truncation, padding, options of the model) stands in the layout's `orig
 from __future__ import annotations
 
 import json
-from typing import Any
+import os
+import warnings
+from dataclasses import replace
+from typing import Any, Iterable, Iterator, Mapping
 
 import numpy as np
 
@@ -29,18 +32,24 @@ def load(path: str) -> Vocabulary:
     Raises:
         FormatError: it is broken, or has a component that cannot be represented exactly, which is named.
     """
-    if not path.endswith(".json"):
-        path = storage.join(path, FILE)
+    path = _file(path)
     content = files.read_json(path)
     try:
-        return _read(content)
+        return _read(content, path)
     except ValueError as error:
         raise FormatError(f"{path}: {error}") from None
 
 
-def _read(content: dict[str, Any]) -> Vocabulary:
+def _file(path: str) -> str:
+    path = os.fspath(path)
+    return path if path.endswith(".json") else storage.join(path, FILE)
+
+
+def _read(content: dict[str, Any], path: str) -> Vocabulary:
     model = content.get("model")
     if not isinstance(model, dict):
+        if isinstance(content.get("config"), dict) and isinstance(content.get("vocab"), list):
+            raise components.Unsupported("it is a tekken file, which is not read; a tokenizer.json or a rank file is")
         raise ValueError("it has no model: it is no tokenizer.json")
     if model.get("type", "BPE") != "BPE" or not isinstance(model.get("merges"), list):
         raise components.Unsupported(f"the model {model.get('type')} cannot be represented; a byte-level BPE can")
@@ -54,7 +63,8 @@ def _read(content: dict[str, Any]) -> Vocabulary:
         raise ValueError("added_tokens is no list")
     added = tuple(components.read_added_token(entry) for entry in entries)
     prefix, suffix = components.read_post_processor(content.get("post_processor"))
-    tokens = read_vocab(model.get("vocab"), added)
+    tokens = read_vocab(model.get("vocab"), added, whole_pieces=bool(model.get("ignore_merges")))
+    added = tuple(_as_given(added, model["vocab"], path))
     left, right, merged = read_merges(model["merges"], tokens)
     origin = {name: content[name] for name in _KEPT if content.get(name) is not None}
     for name in ("unk_token", "fuse_unk"):
@@ -85,7 +95,39 @@ def _read(content: dict[str, Any]) -> Vocabulary:
     )
 
 
-def read_vocab(vocab: Any, added: tuple[AddedToken, ...]) -> list[bytes]:
+def _as_given(added: tuple[AddedToken, ...], vocab: Mapping[str, int], path: str) -> Iterator[AddedToken]:
+    """Yield the added tokens with the ids that `tokenizers` gives them, which need not be those of the file."""
+    ids = {token.id for token in added}
+    if len(ids) < len(added) or not all(0 <= i < MOST_IDS for i in ids):
+        yield from added  # an error that the layout tells
+        return
+    other = []
+    for token, i in zip(added, given_ids((token.text for token in added), vocab)):
+        if i != token.id:
+            other.append(f"{token.text!r} the id {i}, not {token.id}")
+        yield replace(token, id=i)
+    if other:
+        warnings.warn(
+            f"{path}: tokenizers gives an added token that is not in the vocab the next id, and so it is here: "
+            f"{', '.join(other[:3])}{', ...' if len(other) > 3 else ''}",
+            stacklevel=2,
+        )
+
+
+def given_ids(texts: Iterable[str], vocab: Mapping[str, int]) -> Iterator[int]:
+    """Yield the ids that `tokenizers` gives added tokens, in this order, beside the vocab of a model.
+
+    >>> list(given_ids(["c", "a", "d"], {"a": 0, "b": 1}))
+    [2, 0, 3]
+    """
+    last = -1
+    for text in texts:
+        i = vocab[text] if text in vocab else max(last + 1, len(vocab))
+        last = max(last, i)
+        yield i
+
+
+def read_vocab(vocab: Any, added: tuple[AddedToken, ...], whole_pieces: bool = False) -> list[bytes]:
     """Return the tokens by id, b"" for a hole, of the vocab of a byte-level model (token → id)."""
     if not isinstance(vocab, dict) or not vocab:
         raise ValueError("the model has no vocab")
@@ -105,8 +147,10 @@ def read_vocab(vocab: Any, added: tuple[AddedToken, ...]) -> list[bytes]:
         if text in outside:
             if outside[text] != i:
                 raise ValueError(f"the added token {text!r} has the id {outside[text]}, in the vocab it has {i}")
-            if token is None or token != text.encode():
+            if token is None or (token != text.encode() and len(token) > 1 and not whole_pieces):
                 continue  # of another spelling than that of the model's bytes: no merge and no word gives it
+            if token != text.encode():
+                raise ValueError(f"the added token {text!r} is spelt as the vocab spells the token {token!r}")
         if not token:
             raise ValueError(f"the token {text!r} of id {i} is not spelt in the characters of a byte-level vocabulary")
         tokens[i] = token
@@ -142,21 +186,14 @@ def content_of(vocabulary: Vocabulary) -> dict[str, Any]:
     layout = vocabulary.layout
     origin: dict[str, Any] = dict(layout.origin) if layout is not None else {}
     vocab = {bytelevel.shown(token): i for i, token in enumerate(vocabulary.tokens) if token}
-    next_id = len(vocab)
-    for token in sorted(vocabulary.added_tokens, key=lambda token: token.id):
-        if token.text in vocab:
-            continue
-        if token.id == next_id:  # tokenizers gives an added token that is not in the vocab the next id
-            next_id += 1
-        else:
-            vocab[token.text] = token.id
-            next_id = len(vocab)
+    added = sorted(vocabulary.added_tokens, key=lambda token: token.id)
+    _place(added, vocab)
     post_processor = origin.get("post_processor")
     return {
         "version": "1.0",
         "truncation": origin.get("truncation"),
         "padding": origin.get("padding"),
-        "added_tokens": [components.write_added_token(token) for token in vocabulary.added_tokens],
+        "added_tokens": [components.write_added_token(token) for token in added],
         "normalizer": components.write_normalizer(vocabulary.normalizer),
         "pre_tokenizer": components.write_pre_tokenizer(vocabulary.pre_tokenizer),
         "post_processor": post_processor,
@@ -177,6 +214,19 @@ def content_of(vocabulary: Vocabulary) -> dict[str, Any]:
     }
 
 
+def _place(added: list[AddedToken], vocab: dict[str, int]) -> None:
+    """Put into the vocab what added tokens must have there to get their ids: nothing if they follow it without a hole."""
+    for token in added:
+        if vocab.get(token.text, token.id) != token.id:
+            raise ValueError(f"a tokenizer.json spells the added token {token.text!r} like the token {vocab[token.text]}")
+    ids = [token.id for token in added]
+    behind_holes = [token for token, before in zip(added, [-1, *ids]) if token.id != before + 1]
+    for placed in ([], behind_holes, added):
+        vocab.update((token.text, token.id) for token in placed)
+        if list(given_ids((token.text for token in added), vocab)) == ids:
+            return
+
+
 def save(vocabulary: Vocabulary, path: str, *, overwrite: bool = False, verify: bool = True) -> None:
     """Write a tokenizer.json for `tokenizers` and `transformers.PreTrainedTokenizerFast`.
 
@@ -189,8 +239,7 @@ def save(vocabulary: Vocabulary, path: str, *, overwrite: bool = False, verify: 
         ValueError: tokenizers cannot give the same ids; the message says why, or for which text.
         ImportError: `tokenizers` is not installed, and verify is set.
     """
-    if not path.endswith(".json"):
-        path = storage.join(path, FILE)
+    path = _file(path)
     data = json.dumps(content_of(vocabulary), ensure_ascii=False, indent=1).encode() + b"\n"
     if verify:
         _verify(vocabulary, data)
@@ -198,7 +247,7 @@ def save(vocabulary: Vocabulary, path: str, *, overwrite: bool = False, verify: 
 
 
 def _verify(vocabulary: Vocabulary, data: bytes) -> None:
-    from beam_bpe.formats.difficult import TEXTS
+    from beam_bpe.formats.difficult import TEXTS, own_texts
     from beam_bpe.tokenizer import Tokenizer
 
     try:
@@ -208,13 +257,21 @@ def _verify(vocabulary: Vocabulary, data: bytes) -> None:
             "a tokenizer.json is compared with `tokenizers` before it is written: pip install tokenizers, or give verify=False "
             "(--no-verify)"
         ) from None
-    theirs = tokenizers.Tokenizer.from_str(data.decode())
     ours = Tokenizer(vocabulary)
-    for text in TEXTS:
-        expected = theirs.encode(text, add_special_tokens=False).ids
-        found = ours.encode(text, allowed_special="all")
-        if found != expected:
-            raise ValueError(
-                f"tokenizers would encode {text[:80]!r} as {expected[:12]}, we do as {found[:12]}: this vocabulary cannot be "
-                "said in a tokenizer.json"
-            )
+    try:
+        theirs = tokenizers.Tokenizer.from_str(data.decode())
+        theirs.no_truncation()
+        for text in [*TEXTS, *own_texts(vocabulary)]:
+            expected = theirs.encode(text, add_special_tokens=False).ids
+            found = ours.encode(text, allowed_special="all")
+            if found != expected:
+                raise ValueError(
+                    f"tokenizers would encode {text[:80]!r} as {expected[:12]}, we do as {found[:12]}: this vocabulary cannot "
+                    "be said in a tokenizer.json"
+                )
+    except ValueError:
+        raise
+    except BaseException as error:  # what Rust panics with is no Exception
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            raise
+        raise ValueError(f"tokenizers cannot take this vocabulary: {str(error)[:200]}") from None

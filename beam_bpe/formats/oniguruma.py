@@ -123,7 +123,9 @@ class _Translation:
     def whole(self) -> str:
         """Translate all of it."""
         flags, opened = _Flags(), ""
-        while (found := _FLAGS.match(self.pattern, self.at)) and found["end"] == ")" and found["on"] and not found["off"]:
+        while (found := _FLAGS.match(self.pattern, self.at)) and found["end"] == ")":
+            if not found["on"] or found["off"]:
+                break
             prefix, flags = self.flag_group(found, flags)
             opened += prefix
             self.at = found.end()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
+import re
 from typing import Any, Mapping, NamedTuple
 
 import numpy as np
@@ -35,6 +36,7 @@ class Encoding(NamedTuple):
     sha256: str
 
 
+_DIGITS = 9  # of a rank; more are no rank, and must not become a wide column
 _END = "<|endoftext|>"
 _R50K = "306cd27f03c1a714eca7108e03d66b7dc042abe8c258b44c199a7ed9838dd930"
 _P50K = "94b5ca7dff4d00767bc256fdd1b27e5b17361d7b8a5f968547f9f23eb70d2069"
@@ -88,8 +90,8 @@ def load(
 
     Args:
         encoding: a name of `ENCODINGS`; by default the one whose published file this is.
-        pattern: a name of `PATTERNS` or a regex (what its matches leave out is lost, as in tiktoken),
-            if the file is not a published one.
+        pattern: a name of `PATTERNS` or a regex as tiktoken takes it (there $ is the very end of a text; what
+            its matches leave out is lost), if the file is not a published one.
         special_tokens: their ids; by default those of the encoding.
         normalizer: "NFC", or None.
 
@@ -117,11 +119,11 @@ def load(
         pattern = pattern or ENCODINGS[encoding].pattern
         special_tokens = ENCODINGS[encoding].special_tokens if special_tokens is None else special_tokens
     assert pattern is not None
-    tokens = _ranks(data, path)
-    left, right, merged, _ = _encode.recover_merges(b"".join(tokens), np.cumsum([0, *map(len, tokens)], dtype=np.int64))
-    ones = np.zeros(len(left) // 4, np.int64)
     chosen = pattern if isinstance(pattern, PreTokenizer) else pre_tokenizer(_named(pattern), gaps="drop")
+    tokens = _ranks(data, path)
     try:
+        left, right, merged, _ = _encode.recover_merges(b"".join(tokens), np.cumsum([0, *map(len, tokens)], dtype=np.int64))
+        ones = np.zeros(len(left) // 4, np.int64)
         specials = tuple(AddedToken(text, i) for text, i in sorted((special_tokens or {}).items(), key=lambda item: item[1]))
         layout = Layout(tuple(tokens), np.frombuffer(merged, np.uint32), specials, whole_pieces=True)
         return Vocabulary(
@@ -142,14 +144,29 @@ def load(
 
 
 def _named(pattern: str) -> str:
-    """Return the name of a pattern that is given as its text."""
-    return next((name for name, text in PATTERNS.items() if text == pattern), pattern)
+    """Return the name of a pattern that is given as its text, or the text for `regex`, whose end of a text is \\Z."""
+    if pattern in PATTERNS:
+        return pattern
+    ours = {"$": r"\Z", r"\z": r"\Z"}
+    translated = _ENDS.sub(lambda end: ours.get(end[0], end[0]), pattern)
+    return next((name for name, text in PATTERNS.items() if text == pattern), translated)
+
+
+def _for_tiktoken(pattern: str) -> str:
+    """Return the text of a regex of `regex` for tiktoken."""
+    theirs = {"$": r"(?=\n?\z)", r"\Z": r"\z"}
+    return _ENDS.sub(lambda end: theirs.get(end[0], end[0]), pattern)
+
+
+_ENDS = re.compile(r"\\.|\[\^?\]?(?:\\.|[^]\\])*\]|\$", re.DOTALL)  # an escape, a class, or $
 
 
 def _ranks(data: bytes, path: str) -> list[bytes]:
     """Return the tokens by rank, b"" for a hole."""
     words = data.split()
     try:  # all lines at once; what is wrong with one is said by the loop below
+        if not b"".join(words[1::2]).isdigit() or max(map(len, words[1::2])) > _DIGITS:
+            raise ValueError("a rank is no number")
         tokens = [binascii.a2b_base64(word, strict_mode=True) for word in words[::2]]
         ranks = np.array(words[1::2]).astype(np.uint64)
     except (ValueError, TypeError, OverflowError):
@@ -178,7 +195,7 @@ def _ranks_by_line(data: bytes, path: str) -> list[bytes]:
             token = binascii.a2b_base64(parts[0], strict_mode=True)
         except binascii.Error as error:
             raise FormatError(f"{path}, line {number}: {parts[0][:60]!r} is not base64: {error}") from None
-        rank = int(parts[1]) if parts[1].isdigit() and len(parts[1]) < 10 else -1
+        rank = int(parts[1]) if parts[1].isdigit() and len(parts[1]) <= _DIGITS else -1
         if not 0 <= rank < MOST_IDS:
             raise FormatError(f"{path}, line {number}: {parts[1][:60]!r} is no rank; ranks are from 0 to {MOST_IDS - 1:,}")
         if not token:
@@ -225,20 +242,53 @@ def encoding_arguments(vocabulary: Vocabulary) -> dict[str, Any]:
     if len(set(unreachable.tolist()) - special) and not (vocabulary.layout and vocabulary.layout.whole_pieces):
         raise ValueError("tiktoken takes a word that is a token for that token, which is not so in this vocabulary")
     return {
-        "pat_str": chosen.pattern,
+        "pat_str": chosen.pattern if chosen.name in PATTERNS else _for_tiktoken(chosen.pattern),
         "mergeable_ranks": {token: i for i, token in enumerate(tokens) if token and i not in special},
         "special_tokens": vocabulary.special_ids,
     }
 
 
-def save(vocabulary: Vocabulary, path: str, *, overwrite: bool = False) -> None:
+def save(vocabulary: Vocabulary, path: str, *, overwrite: bool = False, verify: bool = True) -> None:
     """Write a rank file (without the pattern and the special tokens, which it cannot hold).
 
     `encoding_arguments` gives those to `tiktoken.Encoding`.
 
+    Args:
+        verify: with a regex of one's own, which two libraries may read in two ways, first encode a set of
+            difficult texts with `tiktoken` (which must be installed) and compare their ids with ours.
+
     Raises:
-        ValueError: tiktoken cannot give the same ids; the message says why.
+        ValueError: tiktoken cannot give the same ids; the message says why, or for which text.
+        ImportError: `tiktoken` is not installed, and it is wanted.
     """
-    ranks = encoding_arguments(vocabulary)["mergeable_ranks"]
+    arguments = encoding_arguments(vocabulary)
+    if verify and vocabulary.pre_tokenizer.name not in PATTERNS:
+        _verify(vocabulary, arguments)
+    ranks = arguments["mergeable_ranks"]
     lines = [base64.b64encode(token) + b" %d\n" % rank for token, rank in ranks.items()]
     files.write(path, b"".join(lines), overwrite)
+
+
+def _verify(vocabulary: Vocabulary, arguments: Mapping[str, Any]) -> None:
+    from beam_bpe.formats.difficult import TEXTS, own_texts
+    from beam_bpe.tokenizer import Tokenizer
+
+    try:
+        import tiktoken
+    except ImportError:
+        raise ImportError(
+            "a pattern of one's own is compared with `tiktoken` before a rank file is written: pip install tiktoken, or give "
+            "verify=False (--no-verify)"
+        ) from None
+    ours = Tokenizer(vocabulary)
+    try:
+        theirs = tiktoken.Encoding("ours", **arguments)
+    except Exception as error:  # of its own kinds
+        raise ValueError(f"tiktoken cannot take the pattern {vocabulary.pre_tokenizer.pattern!r}: {error}") from None
+    for text in [*TEXTS, *own_texts(vocabulary)]:
+        expected, found = theirs.encode(text, disallowed_special=()), ours.encode(text, disallowed_special=())
+        if found != expected:
+            raise ValueError(
+                f"tiktoken would encode {text[:80]!r} as {expected[:12]}, we do as {found[:12]}: it reads the pattern "
+                f"{vocabulary.pre_tokenizer.pattern!r} in another way"
+            )

@@ -7,6 +7,7 @@ from beam_bpe.transforms.encode import Encode as Encode
 from beam_bpe.transforms.encode import EncodeFiles as EncodeFiles
 from beam_bpe.transforms.learn import LearnVocabulary as LearnVocabulary
 from beam_bpe.transforms.read import ReadDocuments as ReadDocuments
+from beam_bpe.transforms.shards import WriteShards as WriteShards
 from beam_bpe.transforms.train import TrainVocabulary as TrainVocabulary
 from beam_bpe.transforms.words import ReadWords as ReadWords
 from beam_bpe.transforms.words import WordRows as WordRows

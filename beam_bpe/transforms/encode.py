@@ -10,11 +10,12 @@ import apache_beam as beam
 import numpy as np
 from apache_beam.metrics import Metrics
 from apache_beam.pvalue import TaggedOutput
-from apache_beam.typehints import row_type
+from apache_beam.transforms.window import MIN_TIMESTAMP, GlobalWindow
+from apache_beam.typehints import row_type, typehints
 from apache_beam.utils.shared import Shared
 from apache_beam.utils.windowed_value import WindowedValue
 
-from beam_bpe import encoding, formats
+from beam_bpe import encoding, formats, storage
 from beam_bpe.documents import LARGE_INPUT, LARGE_RANGE, SMALL_RANGE, SourceRange, find_files, ranges
 from beam_bpe.encoding import Encoding, reading_for
 from beam_bpe.listing import SourceFile
@@ -25,7 +26,10 @@ from beam_bpe.vocabulary import Vocabulary
 
 #: The tag of the output for elements that cannot be encoded or decoded: (element, reason) pairs.
 DEAD_LETTERS = "dead_letters"
-_COUNTERS = ("encoded_documents", "tokens", "special_tokens", "failed_documents", "overlong_documents")
+_COUNTERS = ("encoded_documents", "tokens", "special_tokens", "cut_documents", "failed_documents")
+_FILE_COUNTERS = (*_COUNTERS, "overlong_documents", "skipped_documents", "null_documents", "replaced_characters")
+#: Shards of an earlier run that stood, and were not encoded again.
+RESUMED = "resumed_shards"
 
 
 class _Source(NamedTuple):
@@ -75,10 +79,11 @@ class EncodeFiles(beam.PTransform):
         eos: tokens put behind each document.
         most: tokens of a document at most, bos and eos included.
         pack: lay documents into rows of this many tokens.
-        remainder: the last row of a shard, if it is not full: "drop", "pad" or "keep".
+        remainder: the last row of a shard, if it is not full: "drop", "pad" (the default if a token of
+            padding is given, otherwise "drop") or "keep".
         pad: the token of padding, for remainder="pad" and pack_whole.
         pack_whole: do not cut documents that fit into a row.
-        max_document_bytes: longer documents are set aside.
+        max_document_bytes: longer documents are set aside, whatever `errors` says.
         method: "rank" or "longest_match".
         documents: what a document of a text file is: "file", "line", "paragraph" or "separator".
         separator: the text between documents, with documents="separator".
@@ -86,10 +91,11 @@ class EncodeFiles(beam.PTransform):
         column: the column of a Parquet or Arrow table that holds the text.
         input_format: "text", "jsonl", "parquet" or "arrow"; "auto" goes by the name of each file.
         keep: columns or JSON fields that are kept beside the ids; by default all other columns of tables.
+            None may be called as one of the output: ids, chunk, segments, source_file, source_row, source_offset.
         errors: bytes that are not UTF-8: "replace", "strict" or "skip", which also sets aside what fails.
-        dead_letters: a folder for what errors="skip" sets aside.
+        dead_letters: a folder for what is set aside; by default "rejected" in the output.
         overwrite: replace what stands in the output.
-        resume: skip the shards of an earlier run that stand.
+        resume: skip the shards that an earlier run made of the same sources in the same way.
         range_bytes: the size of a range, and so of the text of a shard.
         by_path: workers read the vocabulary from its path, rather than get it with the job.
         vocabulary_options: of the vocabulary's format, such as pattern and special_tokens of a rank file.
@@ -107,7 +113,7 @@ class EncodeFiles(beam.PTransform):
         eos: Sequence[Union[str, int]] = (),
         most: Optional[int] = None,
         pack: Optional[int] = None,
-        remainder: str = "drop",
+        remainder: Optional[str] = None,
         pad: Optional[Union[str, int]] = None,
         pack_whole: bool = False,
         max_document_bytes: Optional[int] = None,
@@ -132,11 +138,22 @@ class EncodeFiles(beam.PTransform):
             if value is not None and value < 1:
                 raise ValueError(f"{name} is {value}; it must be at least 1")
         self._vocabulary, tokenizer = _source(vocabulary, method, by_path, dict(vocabulary_options or {}))
+        if isinstance(bos, str) or isinstance(eos, str):
+            raise TypeError("bos and eos are lists of tokens, not one text")
+        if overwrite and resume:
+            raise ValueError("overwrite and resume contradict each other")
+        if keep is not None and isinstance(keep, str):
+            raise TypeError(f"keep is a list of names, not one text: {keep!r}")
         packing = None
         if pack is not None:
             pad_id = tokenizer.id_of(pad) if isinstance(pad, str) else pad
-            packing = Packing(pack, remainder, pad_id, split=not pack_whole)
-        elif remainder != "drop" or pad is not None or pack_whole:
+            chosen = remainder or ("drop" if pad is None else "pad")
+            if pad is not None and chosen != "pad":
+                raise ValueError(f"pad={pad!r} goes with remainder='pad', not {chosen!r}")
+            if pack_whole and pad is None:
+                raise ValueError("pack_whole=True pads rows: it needs pad, the token of padding")
+            packing = Packing(pack, chosen, pad_id, split=not pack_whole)
+        elif remainder is not None or pad is not None or pack_whole:
             raise ValueError("remainder, pad and pack_whole go with pack, the length of a row")
         self._encoding = Encoding(
             format=format,
@@ -156,9 +173,11 @@ class EncodeFiles(beam.PTransform):
             format=input_format,
             keep=None if keep is None else tuple(keep),
             errors=errors,
-            dead_letters=dead_letters,
+            dead_letters=dead_letters or storage.join(output, encoding.REJECTED),
         )
+        self._encoding.check(tokenizer, self._reading)
         self.parameters = self._encoding.parameters(tokenizer, self._reading)
+        self._native = tokenizer.vocabulary.pre_tokenizer.scanner is not None
         self._inputs = inputs
         self._output = output
         self._overwrite = overwrite
@@ -177,22 +196,30 @@ class EncodeFiles(beam.PTransform):
         return sum(file.size for file in self.files)
 
     @property
+    def plain_bytes(self) -> Optional[int]:
+        """Bytes that will be read, if the sizes of the files tell."""
+        packed = any(file.compression or self._reading.format_of(file.url) == "parquet" for file in self.files)
+        return None if packed else self.total_bytes
+
+    @property
     def native(self) -> bool:
         """Whether documents are cut into words by a native scanner."""
-        return self._reading.pre_tokenizer is not None
+        return self._native
 
     def display_data(self):
         return {"inputs": str(self._inputs), "output": self._output, "format": self._encoding.format}
 
     def expand(self, pbegin: beam.pvalue.PBegin) -> beam.PCollection[str]:
         files = self.files
-        encoding.claim(self._output, overwrite=self._overwrite, resume=self._resume)
+        if self._reading.keep and all(self._reading.format_of(file.url) == "text" for file in files):
+            raise ValueError(f"keep={list(self._reading.keep)}: text files have no columns or fields")
+        encoding.claim(self._output, self.parameters, overwrite=self._overwrite, resume=self._resume)
         size = self._range_bytes or (LARGE_RANGE if self.total_bytes >= LARGE_INPUT else SMALL_RANGE)
         count = sum(1 for _ in ranges(files, self._reading, size))
         lines = (
             pbegin
             | "Start" >> beam.Impulse()
-            | "Ranges" >> beam.ParDo(_NumberedRangesFn(_pack(files), self._reading, size, count))
+            | "Ranges" >> beam.ParDo(_NumberedRangesFn(_pack(files), self._reading, size))
             | "Spread" >> beam.Reshuffle()
             | "Encode" >> beam.ParDo(_EncodeRangeFn(self, count))
         )
@@ -206,13 +233,11 @@ class EncodeFiles(beam.PTransform):
 class _NumberedRangesFn(beam.DoFn):
     """Yield the ranges of files with their numbers."""
 
-    def __init__(self, packed: bytes, reading: Any, range_bytes: int, count: int):
-        self._packed, self._reading, self._range_bytes, self._count = packed, reading, range_bytes, count
+    def __init__(self, packed: bytes, reading: Any, range_bytes: int):
+        self._packed, self._reading, self._range_bytes = packed, reading, range_bytes
 
     def process(self, impulse: bytes) -> Iterator[Tuple[int, SourceRange]]:
-        found = enumerate(ranges(_unpack(self._packed), self._reading, self._range_bytes))
-        for number, source in found:
-            yield number, source
+        yield from enumerate(ranges(_unpack(self._packed), self._reading, self._range_bytes))
 
 
 class _EncodeRangeFn(beam.DoFn):
@@ -223,11 +248,14 @@ class _EncodeRangeFn(beam.DoFn):
         self._reading, self._encoding, self._output = job._reading, job._encoding, job._output
         self._resume, self._threads, self._count = job._resume, job.threads, count
         self._shared = Shared()
-        self._counters = {name: Metrics.counter("beam_bpe", name) for name in _COUNTERS}
+        self._counters = {name: Metrics.counter("beam_bpe", name) for name in _FILE_COUNTERS}
+        self._resumed = Metrics.counter("beam_bpe", RESUMED)
+        self._pool: Optional[ThreadPoolExecutor] = None
 
     def setup(self) -> None:
         self._tokenizer = self._shared.acquire(self._vocabulary.tokenizer, self._vocabulary.fingerprint)
-        self._pool = ThreadPoolExecutor(self._threads, "beam_bpe encode") if self._threads > 1 else None
+        if self._threads > 1:
+            self._pool = ThreadPoolExecutor(self._threads, "beam_bpe encode")
 
     def start_bundle(self) -> None:
         self._pending: deque[Future[Dict[str, Any]]] = deque()
@@ -238,18 +266,24 @@ class _EncodeRangeFn(beam.DoFn):
             return
         self._pending.append(self._pool.submit(self._encode, element))
         while len(self._pending) > 2 * self._threads:
-            yield self._told(self._pending.popleft().result())
+            yield self._told(self._next())
 
     def finish_bundle(self) -> Iterator[WindowedValue]:
         while self._pending:
-            told = self._told(self._pending.popleft().result())
-            yield beam.utils.windowed_value.WindowedValue(
-                told, beam.transforms.window.MIN_TIMESTAMP, [beam.transforms.window.GlobalWindow()]
-            )
+            yield WindowedValue(self._told(self._next()), MIN_TIMESTAMP, [GlobalWindow()])
+
+    def _next(self) -> Dict[str, Any]:
+        try:
+            return self._pending.popleft().result()
+        except BaseException:
+            for future in self._pending:  # the bundle fails: what has not begun need not begin
+                future.cancel()
+            raise
 
     def teardown(self) -> None:
-        if getattr(self, "_pool", None) is not None:
+        if self._pool is not None:
             self._pool.shutdown(wait=False, cancel_futures=True)
+            self._pool = None
 
     def _encode(self, element: Tuple[int, SourceRange]) -> Dict[str, Any]:
         number, source = element
@@ -259,9 +293,12 @@ class _EncodeRangeFn(beam.DoFn):
         )
 
     def _told(self, line: Dict[str, Any]) -> str:
-        for name, counter in self._counters.items():
-            if line["totals"].get(name):
-                counter.inc(line["totals"][name])
+        if line.get("resumed"):
+            self._resumed.inc()
+        else:
+            for name, counter in self._counters.items():
+                if line["totals"].get(name):
+                    counter.inc(line["totals"][name])
         return json.dumps(line)
 
 
@@ -281,9 +318,10 @@ class Encode(beam.PTransform):
     """Encode the texts of a collection into ids; timestamps, windows and other columns stay as they are.
 
     Elements are texts (str or bytes), which give rows with `text` and `ids`, or rows (beam.Row, named
-    tuples, dicts) with a column of text, which get one more, `ids`: a list of int. The output is a
-    dictionary of two collections if dead_letters is set, as that of `ParDo.with_outputs`: its tag
-    "dead_letters" holds (element, reason) pairs of what cannot be encoded, which otherwise fails.
+    tuples, data classes, dicts) with a column of text, which get one more, `ids`: a list of int. Dicts
+    give dicts, the others beam.Row. With dead_letters the output is that of `ParDo.with_outputs`: its
+    `encoded` holds the rows, its `dead_letters` (element, reason) pairs of what cannot be encoded, which
+    otherwise fails.
 
     Args:
         vocabulary: a Vocabulary, or the path of one in any format of `beam_bpe.formats`.
@@ -319,6 +357,11 @@ class Encode(beam.PTransform):
         if special not in SPECIAL_POLICIES:
             raise ValueError(f"special={special!r}: choose one of {', '.join(SPECIAL_POLICIES)}")
         self._vocabulary, tokenizer = _source(vocabulary, method, by_path, dict(vocabulary_options or {}))
+        if batch_bytes < 1:
+            raise ValueError(f"batch_bytes is {batch_bytes}; it must be at least 1")
+        if isinstance(bos, str) or isinstance(eos, str):
+            raise TypeError("bos and eos are lists of tokens, not one text")
+        _check_names(column=column, ids=ids)
         self._column, self._ids, self._special, self._batch_bytes = column, ids, special, batch_bytes
         self._wrapping = Encoding(bos=tuple(bos), eos=tuple(eos), most=most).wrapping(tokenizer)
         self._dead_letters = dead_letters
@@ -329,13 +372,16 @@ class Encode(beam.PTransform):
     def expand(self, documents: beam.PCollection) -> Any:
         added = [(self._ids, Sequence[np.int64])]
         encode = beam.ParDo(_EncodeFn(self))
-        return _with_dead_letters(documents, encode, self._dead_letters, _rows_of(documents, self._column, added))
+        tag = "encoded" if self._dead_letters else None
+        return _with_dead_letters(documents, encode, tag, _rows_of(documents, self._column, added))
 
 
 class Decode(beam.PTransform):
     """Decode the ids of a collection into text; the inverse of `Encode`.
 
     Elements are sequences of ids, which give texts, or rows with a column of ids, which get one more, `text`.
+    With dead_letters the output is that of `ParDo.with_outputs`: its `decoded` holds the texts or rows, its
+    `dead_letters` (element, reason) pairs of what cannot be decoded, which otherwise fails.
 
     Args:
         vocabulary: a Vocabulary, or the path of one in any format of `beam_bpe.formats`.
@@ -360,6 +406,7 @@ class Decode(beam.PTransform):
         super().__init__()
         if errors not in ("replace", "strict"):
             raise ValueError(f"errors={errors!r}: choose one of replace, strict")
+        _check_names(column=column, text=text)
         self._vocabulary, _ = _source(vocabulary, "rank", by_path, dict(vocabulary_options or {}))
         self._column, self._text, self._errors, self._dead_letters = column, text, errors, dead_letters
 
@@ -367,8 +414,11 @@ class Decode(beam.PTransform):
         return {"fingerprint": self._vocabulary.fingerprint, "column": self._column}
 
     def expand(self, documents: beam.PCollection) -> Any:
-        schema = _rows_of(documents, self._column, [(self._text, str)]) or str
-        return _with_dead_letters(documents, beam.ParDo(_DecodeFn(self)), self._dead_letters, schema)
+        kind = documents.element_type
+        plain = isinstance(kind, _SEQUENCES) or kind in (list, tuple, np.ndarray)
+        schema = str if plain else _rows_of(documents, self._column, [(self._text, str)])
+        tag = "decoded" if self._dead_letters else None
+        return _with_dead_letters(documents, beam.ParDo(_DecodeFn(self)), tag, schema)
 
 
 def _rows_of(documents: beam.PCollection, column: str, added: List[Tuple[str, Any]]) -> Any:
@@ -388,10 +438,27 @@ def _rows_of(documents: beam.PCollection, column: str, added: List[Tuple[str, An
     return None
 
 
-def _with_dead_letters(documents: beam.PCollection, step: beam.ParDo, dead_letters: bool, kind: Any) -> Any:
-    if not dead_letters:
-        return documents | (step.with_output_types(kind) if kind is not None else step)
-    return documents | step.with_outputs(DEAD_LETTERS, main="encoded")
+#: Types of elements that are ids and nothing else.
+_SEQUENCES = (
+    typehints.ListConstraint,
+    typehints.SequenceTypeConstraint,
+    typehints.TupleConstraint,
+    typehints.TupleSequenceConstraint,
+)
+
+
+def _check_names(**names: str) -> None:
+    for name, value in names.items():
+        if not isinstance(value, str) or not value:
+            raise TypeError(f"{name}={value!r}: must be the name of a column")
+    if len(set(names.values())) < len(names):
+        raise ValueError(f"{' and '.join(names)} are both {next(iter(names.values()))!r}: the new column needs a name of its own")
+
+
+def _with_dead_letters(documents: beam.PCollection, step: beam.ParDo, tag: Optional[str], kind: Any) -> Any:
+    if kind is not None:
+        step = step.with_output_types(kind)
+    return documents | (step if tag is None else step.with_outputs(DEAD_LETTERS, main=tag))
 
 
 class _EncodeFn(beam.DoFn):
@@ -419,7 +486,7 @@ class _EncodeFn(beam.DoFn):
         pane=beam.DoFn.PaneInfoParam,
     ) -> Iterator[Any]:
         try:
-            data = _bytes_of(_value(element, self._column, (str, bytes)))
+            data = _bytes_of(_value(element, self._column, (str, bytes), self._ids))
         except (TypeError, ValueError) as error:
             yield self._failed(element, error, timestamp, window, pane)
             return
@@ -468,6 +535,7 @@ class _EncodeFn(beam.DoFn):
         batch = self._tokenizer.encode_documents(
             b"".join(texts), np.repeat(stops, 2)[1:-1], special=self._special, most=most
         )
+        self._counters["cut_documents"].inc(self._wrapping.cut(batch.ends)["cut_documents"])
         ids, ends = self._wrapping.apply(batch.ids, batch.ends)
         return np.split(ids, ends[:-1]), batch.special
 
@@ -486,28 +554,36 @@ class _DecodeFn(beam.DoFn):
     def process(self, element: Any) -> Iterator[Any]:
         try:
             plain = isinstance(element, (list, tuple, np.ndarray)) and not hasattr(element, "_fields")
-            ids = element if plain else _value(element, self._column, None)
+            ids = element if plain else _value(element, self._column, None, self._text)
             text = self._tokenizer.decode(ids, self._errors)
         except (TypeError, ValueError, KeyError) as error:
             if not self._dead_letters:
                 raise
-            yield TaggedOutput(DEAD_LETTERS, (element, str(error)))
+            reason = error.args[0] if isinstance(error, KeyError) and error.args else error
+            yield TaggedOutput(DEAD_LETTERS, (element, str(reason)))
             return
         yield text if plain else _with_column(element, self._column, self._text, text)
 
 
-def _value(element: Any, column: str, plain: Any) -> Any:
+def _value(element: Any, column: str, plain: Any, added: str) -> Any:
     """Return the value of a column of a row, or the element itself where it is of a plain type."""
     if plain is not None and isinstance(element, plain):
         return element
+    fields = _fields_of(element)
+    if column not in fields:
+        told = ", ".join(map(str, fields)) or "none"
+        raise TypeError(f"the element, a {type(element).__name__}, has no column {column!r}; it has {told}")
+    if added in fields:
+        raise ValueError(f"the element has a column {added!r} already: choose another name for the new one")
+    return fields[column]
+
+
+def _fields_of(element: Any) -> Dict[str, Any]:
     if isinstance(element, dict):
-        if column in element:
-            return element[column]
-        raise TypeError(f"the element has no column {column!r}; it has {', '.join(map(str, element))}")
-    if hasattr(element, column):
-        return getattr(element, column)
-    names = element._fields if hasattr(element, "_fields") else getattr(element, "__dict__", {})
-    raise TypeError(f"the element, a {type(element).__name__}, has no column {column!r}; it has {', '.join(names) or 'none'}")
+        return element
+    if hasattr(element, "_asdict"):
+        return dict(element._asdict())
+    return dict(element.as_dict() if hasattr(element, "as_dict") else getattr(element, "__dict__", {}))
 
 
 def _bytes_of(value: Any) -> bytes:
@@ -527,5 +603,4 @@ def _with_column(element: Any, column: str, name: str, value: Any) -> Any:
         return beam.Row(**{column: element, name: value})
     if isinstance(element, dict):
         return {**element, name: value}
-    fields = element._asdict() if hasattr(element, "_asdict") else element.as_dict() if hasattr(element, "as_dict") else vars(element)
-    return beam.Row(**{**fields, name: value})
+    return beam.Row(**{**_fields_of(element), name: value})

@@ -16,6 +16,9 @@ from pathlib import Path
 SEED = 20240229
 MB = 1_000_000
 LANGUAGES = {"english": "en", "chinese": "zh-hans", "code": "code"}
+#: Languages that are told by their letters, so that the whole mixed text gives more of them.
+SCRIPTS = ("chinese", "japanese", "russian")
+CHUNK = 4096  # bytes of a document that is encoded
 
 
 class NoCorpora(RuntimeError):
@@ -23,14 +26,19 @@ class NoCorpora(RuntimeError):
 
 
 class Corpora:
-    """The inputs by name; a path is asked for, and the file is made when it is not there yet."""
+    """The inputs by name; a path is asked for, and the file is made when it is not there yet.
+
+    chunks-LANGUAGE-16m.parquet are documents of about 4 KB, cut at newlines and shuffled; documents-32.parquet is
+    so many row groups of the shared documents (of 16, about 6 MB each); vocabulary-ENCODING and
+    tokenizer-ENCODING.json are a rank file in other formats; ids-ENCODING-LANGUAGE-6m.npz are ids of chunks.
+    """
 
     def __init__(self, cache: Path, shared: Path | None):
         self._cache = cache
         self._shared = shared
 
     def path(self, name: str) -> Path:
-        """Return the path of `english.txt`, `mixed.txt`, `mixed-20m.txt`, `letters-10m.txt`, …"""
+        """Return the path of `english.txt`, `mixed.txt`, `mixed-20m.txt`, `letters-1000k.txt`, …"""
         path = self._cache / name
         if not path.exists():
             from timing import environment
@@ -43,6 +51,15 @@ class Corpora:
                 raise RuntimeError(f"{name} could not be made: {made.stderr[-2000:]}")
         return path
 
+    @property
+    def reference(self) -> Path:
+        """The folder of the published rank files.
+
+        Raises:
+            NoCorpora: it is not there.
+        """
+        return _reference(self._shared)
+
 
 def make(path: Path, shared: Path | None) -> None:
     """Make one input; it stands under its name only when it is whole."""
@@ -51,6 +68,18 @@ def make(path: Path, shared: Path | None) -> None:
     try:
         if path.name.startswith("words-"):
             _make_words(path, temporary, shared)
+        elif kind == "chunks":
+            _chunks(path, temporary, shared)
+        elif kind == "documents":
+            _documents(temporary, int(size), _corpora(shared))
+        elif kind == "vocabulary":
+            _vocabulary(size, shared).save(str(temporary))
+        elif kind == "tokenizer":
+            _tokenizer_json(temporary, size, shared)
+        elif kind == "ids":
+            _ids(path, temporary, shared)
+        elif kind == "han":
+            _han(path, temporary, int(size.removesuffix("k")) * 1000, shared)
         elif kind in LANGUAGES:
             _by_language(temporary, LANGUAGES[kind], _corpora(shared))
         elif path.name == "mixed-twice.txt":
@@ -75,6 +104,12 @@ def _corpora(shared: Path | None) -> Path:
     if shared is None or not (shared / "corpora").is_dir():
         raise NoCorpora("there are no shared corpora (set BEAM_BPE_SHARED to the folder that holds `corpora`)")
     return shared / "corpora"
+
+
+def _reference(shared: Path | None) -> Path:
+    if shared is None or not (shared / "reference").is_dir():
+        raise NoCorpora("there are no rank files (set BEAM_BPE_SHARED to the folder that holds `reference`)")
+    return shared / "reference"
 
 
 def _made(path: Path, name: str, shared: Path | None) -> Path:
@@ -109,12 +144,103 @@ def _by_language(path: Path, language: str, corpora: Path) -> None:
     path.write_text("\n".join(texts), encoding="utf-8", newline="")
 
 
+def _chunks(path: Path, temporary: Path, shared: Path | None) -> None:
+    """Cut a text at newlines into documents of about 4 KB, shuffle them, and keep so many bytes of a language."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    _, language, size = path.stem.split("-")
+    wanted = int(size.removesuffix("m")) * MB
+    if language in SCRIPTS:
+        source = _made(path, "mixed.txt" if wanted > 4 * MB else "mixed-20m.txt", shared)
+    else:
+        source = _made(path, f"{language}.txt", shared)
+    documents = []
+    with open(source, "rb") as file:
+        while chunk := b"".join(file.readlines(CHUNK)):
+            if language not in SCRIPTS or _script(chunk) == language:
+                documents.append(chunk.decode())
+    random.Random(SEED).shuffle(documents)
+    total = 0
+    for number, document in enumerate(documents):
+        total += len(document.encode())
+        if total >= wanted:
+            del documents[number + 1 :]
+            break
+    pq.write_table(pa.table({"text": documents}), temporary)
+
+
+def _script(text: bytes) -> str:
+    """Return the language that most of a text is written in, as far as its letters tell."""
+    kana = sum(text.count(lead) for lead in (b"\xe3\x81", b"\xe3\x82", b"\xe3\x83"))
+    han = sum(text.count(bytes([lead])) for lead in range(0xE4, 0xEA))
+    cyrillic = text.count(b"\xd0") + text.count(b"\xd1")
+    if 6 * (han + kana) > len(text):  # half of it, at three bytes each
+        return "chinese" if 50 * kana < han else "japanese" if 5 * kana > han else ""
+    return "russian" if 4 * cyrillic > len(text) else ""
+
+
+def _documents(path: Path, groups: int, corpora: Path) -> None:
+    """Write so many row groups of the shared documents, from the first again after the last."""
+    import pyarrow.parquet as pq
+
+    source = pq.ParquetFile(corpora / "docs.parquet")
+    with pq.ParquetWriter(path, source.schema_arrow) as writer:
+        for number in range(groups):
+            writer.write_table(source.read_row_group(number % source.num_row_groups))
+
+
+def _vocabulary(encoding: str, shared: Path | None):
+    from beam_bpe import formats
+
+    return formats.load(str(_reference(shared) / f"{encoding}.tiktoken"))
+
+
+def _tokenizer_json(path: Path, encoding: str, shared: Path | None) -> None:
+    from beam_bpe import formats
+
+    formats.save(_vocabulary(encoding, shared), str(path), "huggingface", verify=False)
+
+
+def _ids(path: Path, temporary: Path, shared: Path | None) -> None:
+    """Write the ids of chunks, where each document ends, and the size and digest of the text."""
+    import hashlib
+
+    import numpy as np
+    import pyarrow.parquet as pq
+
+    from beam_bpe import Tokenizer
+
+    _, encoding, language, size = path.stem.split("-")
+    texts = pq.read_table(_made(path, f"chunks-{language}-{size}.parquet", shared))["text"].to_pylist()
+    documents = [text.encode() for text in texts]
+    data = b"".join(documents)
+    bounds = np.repeat(np.cumsum([0, *map(len, documents)], dtype=np.int64), 2)[1:-1]
+    batch = Tokenizer(_vocabulary(encoding, shared)).encode_documents(data, bounds)
+    with open(temporary, "wb") as file:
+        np.savez(file, ids=batch.ids, ends=batch.ends, size=len(data), digest=hashlib.sha256(data).hexdigest())
+
+
+def _han(path: Path, temporary: Path, size: int, shared: Path | None) -> None:
+    """Write the Han characters of the mixed text without anything between them."""
+    import re
+
+    source = _made(path, "mixed.txt" if size > MB else "mixed-20m.txt", shared)
+    found = 0
+    with open(source, encoding="utf-8", newline="") as text, open(temporary, "wb") as file:
+        while found < size and (block := text.read(1 << 20)):
+            found += file.write("".join(re.findall("[\u4e00-\u9fff]+", block)).encode())
+        file.truncate(size - size % 3)
+
+
 def _long_word(kind: str, size: int) -> bytes:
     numbers = random.Random(SEED)
     if kind == "letters":
         return numbers.randbytes(size).translate(bytes(97 + i % 26 for i in range(256)))
     if kind == "digits":
         return numbers.randbytes(size).translate(bytes(48 + i % 10 for i in range(256)))
+    if kind == "spaces":
+        return b" " * size + b"x"
     if kind in ("letter", "newlines"):
         return (b"a" if kind == "letter" else b"\n") * size
     raise ValueError(f"no input is named {kind}")

@@ -10,7 +10,10 @@ from dataclasses import asdict, dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Sequence
 
-PACKAGES = ("beam_bpe", "apache-beam", "pyarrow", "numpy", "gigabpe", "rustbpe", "tokenizers", "sentencepiece", "regex")
+PACKAGES = (
+    *("beam_bpe", "apache-beam", "pyarrow", "numpy", "gigabpe", "rustbpe", "tokenizers", "sentencepiece", "regex"),
+    *("tiktoken", "gigatoken", "fastokens", "quicktok-v1"),
+)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,127 @@
+"""Engines for the tests: each is started when its first test comes, and stopped when its last one is done.
+
+Whatever is submitted, is submitted as a user would: by the command of the environment that holds only the wheel.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import prepare  # noqa: E402
+import services  # noqa: E402
+
+#: Seconds until a job is given up; far more than it takes on a machine that is not busy with other work.
+JOB_SECONDS = 600
+ENGINES = ("local", "processes", "prism", "spark-local", "spark-cluster", "flink-cluster")
+#: Seeds of the hashes of the workers that run in pools of their own.
+POOL_SEEDS = {"spark-cluster": "1", "flink-cluster": "2"}
+_PARTS = {
+    "prism": ["prism"],
+    "spark-local": ["spark"],
+    "spark-cluster": ["spark"],
+    "flink-cluster": ["flink"],
+    "minio": ["minio"],
+}
+
+
+@dataclass
+class Engine:
+    """A place where pipelines run: Beam's flags for it, and how to submit."""
+
+    name: str
+    flags: list[str]
+    folder: Path
+    service: services.Service | None = None
+    variables: dict[str, str] = field(default_factory=dict)
+
+    def beam_bpe(self, *arguments: object, seed: object = 0, fails: bool = False) -> subprocess.CompletedProcess[str]:
+        """Run `beam-bpe ARGUMENTS -- FLAGS` and return what came of it."""
+        flags = ["--", *self.flags] if self.flags else []
+        return self._run([prepare.worker_bin("beam-bpe"), *arguments, *flags], seed, fails)
+
+    def python(self, script: Path, *arguments: object, seed: object = 0) -> subprocess.CompletedProcess[str]:
+        """Run a program with the flags behind its arguments."""
+        return self._run([prepare.worker_bin("python"), script, *arguments, *self.flags], seed, False)
+
+    def _run(self, command: list[object], seed: object, fails: bool) -> subprocess.CompletedProcess[str]:
+        kept = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "PYTHONHOME")}
+        done = subprocess.run(
+            [str(word) for word in command],
+            capture_output=True,
+            text=True,
+            timeout=JOB_SECONDS,
+            cwd=self.folder,  # not the checkout
+            env={**kept, "PYTHONHASHSEED": str(seed), **self.variables},
+        )
+        if bool(done.returncode) != fails:
+            logs = self.service.logs() if self.service else ""
+            pytest.fail(f"{command} ended with {done.returncode}\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}\n{logs}")
+        return done
+
+
+def demand(*parts: str) -> None:
+    """Skip the test if a part was not prepared."""
+    for part in parts:
+        if reason := prepare.absent(part):
+            pytest.skip(reason)
+
+
+@pytest.fixture(scope="session")
+def workers() -> Path:
+    """Return the environment that holds the wheel of this checkout, as its sources are now."""
+    demand("workers")
+    if not os.environ.get("BEAM_BPE_ENGINES_KEEP"):  # set it to try an older wheel, or while sources are in the making
+        prepare.prepare_workers()
+    return prepare.workers_home()
+
+
+@pytest.fixture(scope="session")
+def submit_from(tmp_path_factory) -> Path:
+    """Return the folder that commands are run in."""
+    return tmp_path_factory.mktemp("submit")
+
+
+def _service_of(name: str, folder: Path) -> services.Service | None:
+    pool = {"PYTHONHASHSEED": POOL_SEEDS.get(name, "0")}
+    if name == "prism":
+        return services.PrismJobServer(folder)
+    if name == "spark-local":
+        return services.SparkLocal(folder)
+    if name == "spark-cluster":
+        return services.SparkCluster(folder, **pool)
+    if name == "flink-cluster":
+        return services.FlinkCluster(folder, **pool)
+    return None
+
+
+@pytest.fixture(scope="session")
+def engine(request, workers, submit_from, tmp_path_factory):
+    """Give the engine whose name the test is parametrized with (indirectly)."""
+    name = request.param
+    demand(*_PARTS.get(name, []))
+    if name == "local":
+        yield Engine(name, [], submit_from)
+        return
+    if name == "processes":
+        flags = ["--runner=FnApiRunner", "--direct_running_mode=multi_processing", "--direct_num_workers=2"]
+        yield Engine(name, flags, submit_from)
+        return
+    service = _service_of(name, tmp_path_factory.mktemp(name))
+    with service:
+        yield Engine(name, service.flags, submit_from, service)
+
+
+@pytest.fixture(scope="session")
+def minio(workers, tmp_path_factory):
+    """Give an S3 server."""
+    demand("minio")
+    with services.Minio(tmp_path_factory.mktemp("minio")) as service:
+        yield service

@@ -1,0 +1,151 @@
+"""Count, learn and encode on every engine: the same bytes everywhere, whatever the shards, order and hash seeds."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import random
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from beam_bpe import WordCounts
+
+VOCAB_SIZE = 4000
+RANGE_BYTES = 1 << 20
+SHARDS = (1, 2, 7, 16)
+# (engine, shards, hash seed of the submitting process, in another order, learn on, further arguments)
+CASES = [
+    ("local", 2, 1, True, "submitter", ["--workers", "2"]),
+    ("local", 16, 2, False, "worker", []),
+    ("processes", 7, 1, True, "submitter", []),
+    ("prism", 1, 2, False, "worker", []),
+    ("prism", 16, 1, True, "submitter", []),
+    ("spark-local", 7, 1, True, "submitter", []),
+    ("spark-cluster", 16, 2, True, "worker", []),
+    ("flink-cluster", 2, 1, False, "worker", []),
+    ("flink-cluster", 7, 2, True, "submitter", []),
+]
+ENCODING = ["local", "processes", "prism", "spark-local", "spark-cluster", "flink-cluster"]
+SPREAD = Path(__file__).parent / "pipelines" / "spread.py"
+
+
+@pytest.fixture(scope="session")
+def documents(shared) -> list[dict[str, str]]:
+    """Return about 20 MB of documents in many languages, and code."""
+    table = pq.read_table(shared / "corpora" / "docs.parquet")
+    return table.take(list(range(0, table.num_rows, 10))).to_pylist()
+
+
+def write_corpus(folder: Path, documents: list[dict[str, str]], names: str, rng: random.Random | None) -> Path:
+    """Write documents in four formats; `rng` puts those that have no order into another one."""
+    zstandard = pytest.importorskip("zstandard")
+    text, lines, rows, packed = (list(documents[i::4]) for i in range(4))
+    if rng:
+        rng.shuffle(lines)
+        rng.shuffle(rows)
+    folder.mkdir()
+    (folder / f"{names[0]}.txt").write_bytes("\n\n".join(row["text"] for row in text).encode())
+    with gzip.open(folder / f"{names[1]}.jsonl.gz", "wt", compresslevel=1, encoding="utf-8") as file:
+        file.writelines(json.dumps(row) + "\n" for row in lines)
+    group = 40 if rng else 64
+    pq.write_table(pa.Table.from_pylist(rows), folder / f"{names[2]}.parquet", row_group_size=group)
+    joined = "\n\n".join(row["text"] for row in packed).encode()
+    (folder / f"{names[3]}.txt.zst").write_bytes(zstandard.ZstdCompressor(1).compress(joined))
+    return folder
+
+
+@pytest.fixture(scope="session")
+def corpus(documents, tmp_path_factory) -> Path:
+    return write_corpus(tmp_path_factory.mktemp("corpus") / "mixed", documents, "abcd", None)
+
+
+@pytest.fixture(scope="session")
+def reordered(documents, tmp_path_factory) -> Path:
+    """The same documents: files of other names, lines and rows in another order and in other row groups."""
+    return write_corpus(tmp_path_factory.mktemp("reordered") / "mixed", documents, "zyxw", random.Random(5))
+
+
+def train(engine, corpus, folder, shards, *arguments, seed=0):
+    sizes = ["--vocab-size", VOCAB_SIZE, "--shards", shards, "--range-bytes", RANGE_BYTES]
+    return engine.beam_bpe("train", corpus, "--output", folder, *sizes, *arguments, seed=seed)
+
+
+@pytest.fixture(scope="session")
+def expected(workers, submit_from, corpus, tmp_path_factory):
+    """What the local runner makes, by the number of shards."""
+    from conftest import Engine
+
+    made = {}
+    local = Engine("local", [], submit_from)
+
+    def of(shards: int) -> Path:
+        if shards not in made:
+            folder = tmp_path_factory.mktemp(f"expected-{shards}") / "out"
+            train(local, corpus, folder, shards)
+            made[shards] = folder
+        return made[shards]
+
+    return of
+
+
+@pytest.fixture(scope="session")
+def encoded(workers, submit_from, corpus, expected, tmp_path_factory) -> Path:
+    """The shards of ids that the local runner makes."""
+    from conftest import Engine
+
+    folder = tmp_path_factory.mktemp("encoded") / "out"
+    encode(Engine("local", [], submit_from), corpus, folder, expected(1))
+    return folder
+
+
+def encode(engine, corpus, folder, vocabulary, *arguments, seed=0):
+    chosen = ["--vocabulary", vocabulary, "--range-bytes", RANGE_BYTES]
+    return engine.beam_bpe("encode", corpus, "--output", folder, *chosen, *arguments, seed=seed)
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+def differing(found: dict[str, bytes], wanted: dict[str, bytes]) -> list[str]:
+    """Return the names of files that are not the same, which says more than a page of bytes."""
+    return sorted(name for name in found.keys() | wanted.keys() if found.get(name) != wanted.get(name))
+
+
+def test_shards_change_neither_words_nor_vocabulary(expected):
+    first = expected(SHARDS[0])
+    table = WordCounts.read(str(first / "words")).to_dict()
+    assert len(table) > 100_000
+    for shards in SHARDS[1:]:
+        assert WordCounts.read(str(expected(shards) / "words")).to_dict() == table
+        for name in ("merges.parquet", "vocabulary.parquet"):
+            assert (expected(shards) / name).read_bytes() == (first / name).read_bytes(), (shards, name)
+
+
+@pytest.mark.parametrize("engine, shards, seed, shuffled, where, more", CASES, indirect=["engine"])
+def test_words_and_vocabulary(engine, shards, seed, shuffled, where, more, corpus, reordered, expected, tmp_path):
+    read = reordered if shuffled else corpus
+    train(engine, read, tmp_path / "out", shards, "--train-on", where, *more, seed=seed)
+    assert differing(contents(tmp_path / "out"), contents(expected(shards))) == []
+
+
+@pytest.mark.parametrize("engine", ENCODING, indirect=True)
+def test_shards_of_ids(engine, corpus, expected, encoded, tmp_path):
+    encode(engine, corpus, tmp_path / "out", expected(1), seed=1)
+    assert len(contents(encoded)) > 20
+    assert differing(contents(tmp_path / "out"), contents(encoded)) == []
+
+
+@pytest.mark.parametrize("engine", ["spark-cluster", "flink-cluster"], indirect=True)
+def test_work_spreads(engine, tmp_path):
+    """24 ranges are read in as many processes as the cluster has slots."""
+    (tmp_path / "seen").mkdir()
+    (tmp_path / "text.txt").write_text("".join(f"{number:06} low lower newest\n" for number in range(24_000)))
+    done = engine.python(SPREAD, tmp_path / "text.txt", tmp_path / "seen", 24_000)
+    seen = [path.name.split("-") for path in (tmp_path / "seen").iterdir()]
+    assert len({number for _, number in seen}) == 24, done.stdout
+    assert len({process for process, _ in seen}) == 4
+    assert all("workers-" in Path(path.read_text()).as_posix() for path in (tmp_path / "seen").iterdir())  # the wheel's

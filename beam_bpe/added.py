@@ -85,7 +85,7 @@ def _cut_one(segment: Segment, finder: _Finder) -> Sequence[Segment]:
         return [segment]
     data, base = segment.data, segment.start
     parts: list[Segment] = []
-    at = 0
+    at = taken = 0
     run = (-1, -1)  # the last whitespace that was asked for: it is not read again for each token within it
     for start, end, token in finder.find(data):
         if token.single_word and (_ends_with_word(data[max(0, start - 4) : start]) or _starts_with_word(data[end : end + 4])):
@@ -101,7 +101,8 @@ def _cut_one(segment: Segment, finder: _Finder) -> Sequence[Segment]:
         if start > at:
             parts.append(Segment(data[at:start], None, base + at, base + start))
         if end > start:
-            parts.append(Segment(data[start:end], token, base + start, base + end))
+            start, taken = max(start, taken), max(end, taken)
+            parts.append(Segment(data[start:end], token, base + start, base + max(start, end)))
         at = end
     if at < len(data) or not parts:
         parts.append(Segment(data[at:], None, base + at, base + len(data)))

@@ -103,6 +103,8 @@ class Encoding:
                 tokenizer.token_bytes(self.packing.pad_id)
             if reading.keep:
                 raise ValueError(f"keep={list(reading.keep)}: a packed row holds several documents and has no columns of one")
+        if len(set(reading.keep or ())) < len(reading.keep or ()):
+            raise ValueError(f"keep={list(reading.keep or ())}: a name stands twice")
         own = sorted({*OWN_COLUMNS, *shards.RESERVED} & set(reading.keep or ()))
         if own:
             raise ValueError(f"keep={own}: the output has columns of its own of that name")

@@ -232,7 +232,6 @@ TYPES = {
     "durations": pa.array([1, 2, None], pa.duration("us")),
     "decimals": pa.array([decimal.Decimal("1.50"), None, decimal.Decimal("-2.25")]),
     "bytes": pa.array([b"\xff", b"", None]),
-    "views": pa.array(["a", "b", None], pa.string_view()),
     "booleans": pa.array([True, None, False]),
     "unsigned": pa.array([2**64 - 1, None, 0], pa.uint64()),
     "halves": pa.array(np.array([1, 2.5, np.nan], np.float16)),
@@ -263,6 +262,15 @@ def test_columns_of_every_type_come_back(kind, format, tokenizer, tmp_path):
             given = given.dictionary_decode()
         assert found.cast(given.type).equals(given) or str(found.to_pylist()) == str(given.to_pylist()), name
     assert batch.columns["source_row"].to_pylist() == [0, 2]
+
+
+def test_views_are_set_aside_like_others(tokenizer, tmp_path):
+    views = pa.array(["a", "b", None], pa.string_view())
+    table = pa.table({"text": ["low", END, "new"], "view": views, "bytes": views.cast(pa.binary_view())})
+    pq.write_table(table, tmp_path / "a.parquet")
+    wanted = Encoding(special="fail")
+    encode(tmp_path / "a.parquet", tmp_path / "out", tokenizer, wanted, errors="skip", dead_letters=str(tmp_path / "rejected"))
+    assert [(row["view"], row["bytes"], row["source_row"]) for row in columns(tmp_path / "out")] == [("a", b"a", 0), (None, None, 2)]
 
 
 def test_chosen_columns_and_rows_of_a_table_in_groups(tokenizer, tmp_path):
@@ -424,11 +432,11 @@ def test_a_long_file_is_set_aside_whole(tokenizer, tmp_path, monkeypatch):
 
 
 def test_a_regex_that_takes_too_long(tmp_path):
-    slow = dataclasses.replace(pre_tokenizer(r"(?:\w|\w\w)+$|\s+"), time_limit=0.05)
+    slow = dataclasses.replace(pre_tokenizer(r"(a|aa)+$|x"), time_limit=0.05)
     words = WordCounts.from_documents(["low lower"], pattern="whitespace")
     vocabulary = dataclasses.replace(train(words, 260), pre_tokenizer=slow)
     tokenizer = Tokenizer(vocabulary)
-    (tmp_path / "a.jsonl").write_text(json.dumps({"text": "low"}) + "\n" + json.dumps({"text": "a" * 60 + "b"}) + "\n")
+    (tmp_path / "a.jsonl").write_text(json.dumps({"text": "low"}) + "\n" + json.dumps({"text": "a" * 80 + "b"}) + "\n")
     with fails("a.jsonl, offset 16: .*errors='skip' sets the document aside"):
         encode(tmp_path / "a.jsonl", tmp_path / "out", tokenizer)
     encode(tmp_path / "a.jsonl", tmp_path / "out", tokenizer, errors="skip", dead_letters=str(tmp_path / "rejected"))
@@ -559,6 +567,8 @@ def test_arguments_are_checked(tokenizer):
     for wrong in ({"bos": ("<none>",)}, {"eos": (1 << 20,)}, {"packing": Packing(4, "pad", 1 << 20)}):
         with pytest.raises(KeyError, match="is no token of this vocabulary"):
             Encoding(**wrong).check(tokenizer, reading)
+    with pytest.raises(ValueError, match="a name stands twice"):
+        Encoding().check(tokenizer, reading_for(tokenizer, keep=("a", "a")))
     with pytest.raises(ValueError, match="must be more than the 2 ids of bos and eos"):
         Encoding(bos=(1,), eos=(2,), most=2).check(tokenizer, reading)
 

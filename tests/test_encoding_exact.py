@@ -8,6 +8,7 @@ on the words of the `regex` package.
 import base64
 import codecs
 import json
+import pickle
 import random
 import unicodedata
 from functools import lru_cache
@@ -248,23 +249,31 @@ def test_all_of_the_mixed_corpus(pair, shared):
 # ---- every code point ----
 
 
+def test_code_points_alone(pair):
+    """A character of its own: only the merges of its bytes matter here."""
+    alone(pair, 1 if pair.name == "cl100k_base" else 16)
+
+
+@pytest.mark.slow
 def test_every_code_point_alone(pair):
-    """A character of its own, for each; only the merges of its bytes matter here."""
-    if pair.name == "p50k_base":
-        pytest.skip("p50k_base has the merges of r50k_base, and more spaces")
-    chars = [chr(i) for i in range(0x110000) if not 0xD800 <= i < 0xE000]
+    alone(pair, 1, every=True)
+
+
+def alone(pair, step, every=False):
+    # every `step`th on the planes of most characters, and some of the rest
+    points = range(0x110000) if every else [*range(0, 0x20000, step), *range(0x20000, 0x110000, 128), *range(0xE0000, 0xE0200)]
+    chars = [chr(i) for i in points if not 0xD800 <= i < 0xE000]
+    assert len(chars) == 1_112_064 or not every
     data = "".join(chars).encode()
     first = np.flatnonzero((np.frombuffer(data, np.uint8) & 0xC0) != 0x80)
     stops = np.append(first, len(data))
     got = pair.ours.encode_documents(data, np.ascontiguousarray(np.repeat(stops, 2)[1:-1]))
-    assert len(got.ends) == len(chars) == 1_112_064
+    assert len(got.ends) == len(chars)
     ids, starts = got.ids.tolist(), [0, *got.ends.tolist()]
     assert pair.ours.decode_documents(got.ids, got.ends)[0] == data
-    # tiktoken, one by one, on all of the assigned planes and on the rest now and then
-    core = pair.theirs._core_bpe
+    encode = pair.theirs._core_bpe.encode_ordinary
     for i, char in enumerate(chars):
-        if ord(char) < 0x20000 or 0xE0000 <= ord(char) < 0xE0200 or i % 64 == 0:
-            assert ids[starts[i] : starts[i + 1]] == core.encode_ordinary(char), hex(ord(char))
+        assert ids[starts[i] : starts[i + 1]] == encode(char), hex(ord(char))
 
 
 CONTEXTS = "a{0}b {0} {0}c '{0}s {0}{0}1{0} !{0}\n{0}"
@@ -277,13 +286,13 @@ def in_contexts(points, context):
     return ["\n".join(context.format(char) for char in points[i : i + 1000]) for i in range(0, len(points), 1000)]
 
 
-def test_every_code_point_in_contexts(pair):
+def test_code_points_in_contexts(pair):
     if pair.name == "p50k_base":
-        pytest.skip("p50k_base has the pattern of r50k_base")
+        pytest.skip("p50k_base has the pattern of r50k_base, which is tried; with --slow it has all of this")
     pair.assert_equal(in_contexts([*range(0x3400), *range(0xA000, 0xAC00), *range(0xD700, 0x20000), *range(0xE0000, 0xE0200)], CONTEXTS))
     # ideographs, syllables and what is not assigned: much of the same
-    pair.assert_equal(in_contexts([*range(0x3400, 0xA000), *range(0xAC00, 0xD800), *range(0x20000, 0x40000)], FEW_CONTEXTS))
-    pair.assert_equal(in_contexts(range(0x40000, 0x110000, 16), FEW_CONTEXTS))
+    pair.assert_equal(in_contexts([*range(0x3400, 0xA000), *range(0xAC00, 0xD800), *range(0x20000, 0x34000)], FEW_CONTEXTS))
+    pair.assert_equal(in_contexts(range(0x34000, 0x110000, 16), FEW_CONTEXTS))
 
 
 @pytest.mark.slow
@@ -348,7 +357,7 @@ def test_adversarial_strings(pair):
 def test_adversarial_strings_next_to_each_other(pair):
     rng = random.Random("pairs")
     texts = adversarial()
-    pair.assert_equal([rng.choice(texts) + rng.choice(texts) for _ in range(4000)])
+    pair.assert_equal([rng.choice(texts) + rng.choice(texts) for _ in range(2000)])
 
 
 ALPHABETS = [
@@ -382,15 +391,23 @@ def random_texts(rng, number):
             yield "".join(rng.choices(alphabet, k=rng.choice([1, 2, 3, 5, 8, 13, 20, 40])))
 
 
-def test_a_hundred_thousand_random_strings(pair):
-    rng = random.Random(pair.name)
-    number = 100_000 if pair.name in ("cl100k_base", "o200k_base") else 10_000
-    texts = list(random_texts(rng, number))
+def random_strings_are_equal(pair, number, seed):
+    texts = list(random_texts(random.Random(seed), number))
     assert len(texts) == number and len(set(texts)) > 0.8 * number
     for start in range(0, number, 10_000):
         pair.assert_equal(texts[start : start + 10_000])
-    for text in texts[:3000]:  # the path of one text
+    for text in texts[:2000]:  # the path of one text
         assert pair.ours.encode(text, disallowed_special=()) == pair.theirs.encode(text, disallowed_special=()), text
+
+
+def test_random_strings(pair):
+    random_strings_are_equal(pair, 25_000 if pair.name in ("cl100k_base", "o200k_base") else 5000, pair.name)
+
+
+@pytest.mark.slow
+def test_a_hundred_thousand_random_strings(pair):
+    for seed in range(3):
+        random_strings_are_equal(pair, 100_000, seed)
 
 
 def test_random_code_points(pair):
@@ -401,7 +418,7 @@ def test_random_code_points(pair):
         block = rng.choice(blocks)
         return "".join(chr(rng.randrange(*(block if rng.random() < 0.8 else rng.choice(blocks)))) for _ in range(rng.randrange(1, 20)))
 
-    pair.assert_equal([text() for _ in range(10_000)])
+    pair.assert_equal([text() for _ in range(4000)])
 
 
 # ---- special tokens ----
@@ -441,7 +458,7 @@ def test_each_side_of_a_special_token_is_a_document_of_its_own(pair):
     ids = ours.encode("a  <|endoftext|>", allowed_special="all")
     assert [ours.token_bytes(i) for i in ids] == [b"a", *two, b"<|endoftext|>"]
     ids = ours.encode("a  <|endoftext|>  b", allowed_special={"<|endoftext|>"})
-    assert [ours.token_bytes(i) for i in ids] == [b"a", *two, b"<|endoftext|>", b" ", b" b"] and ids[2] == end
+    assert [ours.token_bytes(i) for i in ids] == [b"a", *two, b"<|endoftext|>", b" ", b" b"] and end in ids
     assert [ours.token_bytes(i) for i in ours.encode("a  b")] == [b"a", b" ", b" b"]  # no end, no such cut
 
 
@@ -468,7 +485,7 @@ def test_decoding_is_that_of_tiktoken(pair):
             assert pair.ours.decode_bytes(given) == data and pair.ours.decode(given) == pair.theirs.decode(ids)
     everything = np.array(known, np.uint32)
     assert pair.ours.decode_bytes(everything) == b"".join(pair.theirs.decode_single_token_bytes(i) for i in known)
-    for i in rng.choices(known, k=500):
+    for i in rng.choices(known, k=300):
         assert pair.ours.token_bytes(i) == pair.theirs.decode_single_token_bytes(i)
         assert pair.ours.id_of(pair.ours.token_bytes(i) if i not in pair.special.values() else pair.theirs.decode([i])) == i
 
@@ -570,7 +587,7 @@ def test_equals_tokenizers_on_mixed_text(hf_pair, shared):
 def test_equals_tokenizers_on_hard_text(hf_pair, shared):
     # tokenizers takes no lone surrogates
     texts = [utf8(text).decode() for text in adversarial()]
-    texts += [utf8(text).decode() for text in random_texts(random.Random("hf"), 10_000)]
+    texts += [utf8(text).decode() for text in random_texts(random.Random("hf"), 2000)]
     texts += [path.read_bytes().decode("utf-8", "replace") for path in nasty_files(shared)]
     equals_tokenizers(*hf_pair, texts)
 
@@ -578,16 +595,15 @@ def test_equals_tokenizers_on_hard_text(hf_pair, shared):
 def test_gpt2_is_r50k(shared):
     pair = loaded("r50k_base", shared / "reference")
     ours = Tokenizer.load(str(shared / "reference" / "encoder.json"))
-    texts = adversarial()
+    texts = adversarial()[::5]
     assert [ours.encode(text, disallowed_special=()) for text in texts] == [pair.theirs.encode(text, disallowed_special=()) for text in texts]
 
 
 # ---- the same tokenizer, whatever its cache and whoever shares it ----
 
 
-def test_caches_of_any_size_and_pickles(pair, shared):
-    import pickle
-
+def test_caches_of_any_size_and_pickles(shared):
+    pair = loaded("cl100k_base", shared / "reference")
     texts = [text[:9000] for some in by_language(shared, 200_000).values() for text in some[:4]] + adversarial()
     data = [utf8(text) for text in texts]
     stops = np.cumsum([0, *map(len, data)], dtype=np.int64)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import itertools
 import json
 import random
@@ -168,7 +169,7 @@ def test_shapes(shape, whole, base, both):
     if shape in ("qwen", "deepseek"):
         content["normalizer"] = {"type": "NFC"} if shape == "qwen" else {"type": "Sequence", "normalizers": []}
     one = both(content)
-    one.check([*TEXTS[whole::12], *random_texts(60, whole), TEXT, "returning lowest", *list(own_texts(one.vocabulary))[whole::4]])
+    one.check([*TEXTS[whole::16], *random_texts(50, whole), TEXT, "returning lowest", *list(own_texts(one.vocabulary))[whole::4]])
 
 
 def test_ignore_merges_changes_ids(base, both):
@@ -196,10 +197,10 @@ def test_merges_in_any_order_and_several_of_one_token(base, both):
         rng = random.Random(seed)
         content = copy.deepcopy(base)
         vocab, merges = content["model"]["vocab"], content["model"]["merges"]
-        for shown in list(vocab):  # other ways to the same token
-            for at in range(1, len(shown)):
-                if shown[:at] in vocab and shown[at:] in vocab and f"{shown[:at]} {shown[at:]}" not in merges and rng.random() < 0.8:
-                    merges.append(f"{shown[:at]} {shown[at:]}")
+        for merge in list(merges):  # other ways to the same token: (ab, c) and (a, bc)
+            left, right = merge.split(" ")
+            if len(left) > 1 and rng.random() < 0.7 and vocab.setdefault(left[-1] + right, size := max(vocab.values()) + 1) == size:
+                merges += [f"{left[-1]} {right}", f"{left[:-1]} {left[-1]}{right}"] if left[:-1] in vocab else [f"{left[-1]} {right}"]
         assert len(merges) > len(base["model"]["merges"]) * 1.2
         rng.shuffle(merges)
         one = both(content)
@@ -208,10 +209,10 @@ def test_merges_in_any_order_and_several_of_one_token(base, both):
         assert again.vocabulary == one.vocabulary
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 40))])
 def test_random_vocabularies(seed, both):
     cases = 0
-    for number in range(60):
+    for number in range(30):
         rng = random.Random(seed * 1000 + number)
         content = random_content(rng)
         letters = "abc é的 \n"
@@ -223,7 +224,7 @@ def test_random_vocabularies(seed, both):
             cases += 1
         again = both(huggingface.content_of(one.vocabulary))
         again.check(random_texts(2, number, [*letters, *extra]))
-    assert cases == 2400
+    assert cases == 1200
 
 
 def random_content(rng: random.Random) -> dict:
@@ -247,19 +248,20 @@ def random_content(rng: random.Random) -> dict:
     rng.shuffle(merges)
     ids = rng.sample(range(len(tokens) + rng.choice([0, 0, 9])), len(tokens))
     vocab = {bytelevel.shown(text): i for text, i in zip(tokens, ids)}
-    added = []
-    following = max(ids) + 1
-    for text in rng.sample(["ab", " a", "<x>", "bb", "的", "é", "\n\n", " ", "a<", "cab"], rng.choice([0, 0, 1, 4])):
-        if text in vocab and bytelevel.token_of(text) != text.encode():
-            continue
-        if max(ids) >= len(tokens) and text not in vocab:
-            vocab[text], i = following, following
-        else:
-            i = vocab.get(text, following)
-        following = max(following, i + 1)
-        if len(vocab) > following:
-            following = len(vocab)
-        added.append(token(text, i, special=rng.random() < 0.5, normalized=rng.random() < 0.3, single_word=rng.random() < 0.2))
+    chosen = rng.sample(["ab", " a", "<x>", "bb", "的", "é", "\n\n", " ", "a<", "cab"], rng.choice([0, 0, 1, 4]))
+    chosen = [text for text in chosen if text not in vocab or bytelevel.token_of(text) == text.encode()]
+    own = {*vocab}
+    for text in chosen:
+        if text not in vocab and (max(vocab.values()) >= len(vocab) or rng.random() < 0.3):
+            vocab[text] = max(vocab.values()) + rng.randrange(1, 4)
+    given = [*huggingface.given_ids(chosen, vocab)]
+    if len({*given} | {i for text, i in vocab.items() if text not in chosen}) < len(given) + len(vocab.keys() - chosen):
+        vocab = {text: i for text, i in vocab.items() if text in own}
+        chosen = []
+    added = [
+        token(text, i, special=rng.random() < 0.5, normalized=rng.random() < 0.3, single_word=rng.random() < 0.2)
+        for text, i in zip(chosen, given)
+    ]
     pattern = rng.choice([GPT2, BYTE_LEVEL, sequence(split(O200K), BYTE_LEVEL), sequence(split("[ab]+|c"), BYTE_LEVEL)])
     return {
         "added_tokens": added, "normalizer": None, "pre_tokenizer": pattern, "post_processor": None, "decoder": None,
@@ -304,7 +306,7 @@ def test_added_tokens(flags, special, normalizer, base, both):
     again.check(random_texts(10, 7, [*PIECES, *texts]))
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 40))])
 def test_random_added_tokens(seed, base, both):
     vocab = base["model"]["vocab"]
     cases = 0
@@ -330,7 +332,7 @@ def test_random_added_tokens(seed, base, both):
 
 def test_whitespace_that_a_token_took_holds_another(base, both):
     size = len(base["model"]["vocab"])
-    one = both({**base, "added_tokens": [token("<m>", size, rstrip=True), token("\u3000", size + 1, lstrip=True)]})
+    one = both({**base, "added_tokens": [token("<m>", size, rstrip=True), token("\u3000", size + 1, lstrip=True, rstrip=True)]})
     one.check(["<m>\u3000", "<m>\u3000\u3000a", "b\u3000 \u3000"])
     one = both({**base, "added_tokens": [token("<m>", size, rstrip=True), token("\u3000", size + 1)]})
     one.check(["<m>\u3000", "<m>\u3000\u3000a", "<m> \u3000\ta"])
@@ -438,7 +440,7 @@ CUSTOM = {
     "words, gaps kept": (r" ?\w+", "keep"),
     "words, gaps dropped": (r" ?\w+", "drop"),
     "ends": (r"\s+$|\s+|\S+\b|\S", "keep"),
-    "ends, dropped": (r"[^\W\d_]+$|\w+|\s+\Z", "drop"),
+    "ends, dropped": (r"\p{L}+$|\w+|\s+\Z", "drop"),
     "old letters": (r"(?i:k|s|[a-e]+)|\p{Lu}+|.", "keep"),
 }
 
@@ -507,7 +509,7 @@ def test_shared_fixtures(shared, tmp_path):
 def test_gpt2_files_go_to_tokenizers_and_back(tmp_path):
     text = TEXT + "a   b\n\n\n  \x85\u2028\t\tc\r\n" * 50
     vocabulary = train(WordCounts.from_documents([text], pattern="gpt2"), 800, special_tokens=["<|endoftext|>"])
-    assert {b"\n\n\n", b"  "} <= set(vocabulary.tokens)
+    assert all(any(space in token and len(token) > 1 for token in vocabulary.tokens) for space in (b" ", b"\n"))
     formats.save(vocabulary, str(tmp_path), "gpt2")
     files = str(tmp_path / "vocab.json"), str(tmp_path / "merges.txt")
     raw = tokenizers.Tokenizer(tokenizers.models.BPE.from_file(*files))
@@ -557,21 +559,20 @@ def test_a_merge_that_looks_like_the_version(tmp_path):
     assert Tokenizer(formats.load(str(tmp_path))).encode("#versions") == theirs.encode("#versions").ids
 
 
-@pytest.mark.parametrize(
-    "make, lost",
-    [
-        (lambda: trained("o200k"), "GPT-2's pattern, and the vocabulary has 'o200k'"),
-        (lambda: trained("gpt2", normalizer="NFC"), "no normalizer"),
-    ],
-)
-def test_gpt2_files_cannot_hold(make, lost, tmp_path):
-    try:
-        vocabulary = make()
-    except TypeError:
-        pytest.skip("train has no normalizer")
-    with pytest.raises(ValueError, match=lost):
-        gpt2.save(vocabulary, str(tmp_path))
-    assert not list(tmp_path.iterdir())
+def test_gpt2_files_cannot_hold(base, both, tmp_path):
+    whole = with_lost_tokens(base)
+    whole["model"]["ignore_merges"] = True
+    added = {**base, "added_tokens": [token("<e>", len(base["model"]["vocab"]), special=False)]}
+    for vocabulary, lost in [
+        (trained("o200k"), "GPT-2's pattern, and the vocabulary has 'o200k'"),
+        (dataclasses.replace(trained("gpt2"), normalizer="NFC"), "have no normalizer"),
+        (both(whole).vocabulary, "tokens are made by no merge"),
+        (both(added).vocabulary, "have no added tokens, and '<e>' is one"),
+        (train(WordCounts.from_mapping({"low": 5}, pre_tokenizer="gpt2"), 260, special_tokens=["é"]), "spelt like another"),
+    ]:
+        with pytest.raises(ValueError, match=lost):
+            gpt2.save(vocabulary, str(tmp_path / "out"))
+        assert not (tmp_path / "out").exists()
 
 
 # ---- what cannot be represented ----

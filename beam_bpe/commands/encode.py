@@ -121,7 +121,8 @@ def _as_options(text: str) -> str:
     text = re.sub(r"\bformat='(\w+)'", r"--to \1", text)
     text = re.sub(r"\b(pack_whole|overwrite|resume)=True\b", lambda match: "--" + match[1].replace("_", "-"), text)
     text = re.sub(r"\bsplit=False\b", "--pack-whole", text)
-    return re.sub(rf"\b({'|'.join(_OPTIONS)})=('?)([\w.-]+)\2", lambda match: f"--{_OPTIONS[match[1]]} {match[3]}", text)
+    value = r"(?:'([^']*)'|([\w.-]+))"
+    return re.sub(rf"\b({'|'.join(_OPTIONS)})={value}", lambda found: f"--{_OPTIONS[found[1]]} {found[2] or found[3]}", text)
 
 
 def _checked(check: Any) -> Any:
@@ -167,7 +168,7 @@ def _encode(args: argparse.Namespace) -> None:
             max_document_bytes=args.max_document_bytes,
             method=args.method,
             documents=args.documents,
-            separator=unescaped(args.separator),
+            separator=unescaped("--" if args.separator == [] else args.separator),  # argparse takes it away
             field=args.field,
             column=args.column,
             input_format=args.format,

@@ -120,11 +120,10 @@ def given_ids(texts: Iterable[str], vocab: Mapping[str, int]) -> Iterator[int]:
     >>> list(given_ids(["c", "a", "d"], {"a": 0, "b": 1}))
     [2, 0, 3]
     """
-    last = -1
+    following = len(vocab)
     for text in texts:
-        i = vocab[text] if text in vocab else max(last + 1, len(vocab))
-        last = max(last, i)
-        yield i
+        yield vocab.get(text, following)
+        following += text not in vocab
 
 
 def read_vocab(vocab: Any, added: tuple[AddedToken, ...], whole_pieces: bool = False) -> list[bytes]:
@@ -215,16 +214,13 @@ def content_of(vocabulary: Vocabulary) -> dict[str, Any]:
 
 
 def _place(added: list[AddedToken], vocab: dict[str, int]) -> None:
-    """Put into the vocab what added tokens must have there to get their ids: nothing if they follow it without a hole."""
+    """Put added tokens into the vocab if they would not get their ids otherwise: if they do not follow it without a hole."""
     for token in added:
         if vocab.get(token.text, token.id) != token.id:
             raise ValueError(f"a tokenizer.json spells the added token {token.text!r} like the token {vocab[token.text]}")
     ids = [token.id for token in added]
-    behind_holes = [token for token, before in zip(added, [-1, *ids]) if token.id != before + 1]
-    for placed in ([], behind_holes, added):
-        vocab.update((token.text, token.id) for token in placed)
-        if list(given_ids((token.text for token in added), vocab)) == ids:
-            return
+    if list(given_ids((token.text for token in added), vocab)) != ids:
+        vocab.update((token.text, token.id) for token in added)
 
 
 def save(vocabulary: Vocabulary, path: str, *, overwrite: bool = False, verify: bool = True) -> None:

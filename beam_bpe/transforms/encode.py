@@ -515,6 +515,8 @@ class _EncodeFn(beam.DoFn):
                 try:
                     found, special = self._encoded([data])
                 except ValueError as error:
+                    if str(error).startswith("document 0 "):  # the only one of its call
+                        error = ValueError(str(error).replace("document 0 ", "the document ", 1))
                     yield self._failed(element, error, *windowing)
                     continue
                 yield from self._emitted([(element, data, *windowing)], found, special)

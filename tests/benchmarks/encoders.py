@@ -17,7 +17,7 @@ import sys
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Callable, Iterable, Sequence
+from typing import Any, Callable, Iterable, NamedTuple, Sequence
 
 #: Text that is encoded by one call where an encoder takes many documents: what the pipeline reads at a time.
 BLOCK = 8 << 20
@@ -32,6 +32,25 @@ SHORT = {
 Call = Callable[[Any], Any]
 
 
+def itself(value: Any) -> Any:
+    """Return what is given."""
+    return value
+
+
+class Batches(NamedTuple):
+    """A way to encode many documents by one call.
+
+    Attributes:
+        encode: the call.
+        lay_out: what it is given, from a list of str; not measured, as in a pipeline the text lies there so.
+        ids: the ids of each document in what it returns.
+    """
+
+    encode: Call
+    lay_out: Call = list
+    ids: Call = itself
+
+
 @dataclass
 class Encoder:
     """What an encoder can do; `made` is the object itself.
@@ -39,14 +58,15 @@ class Encoder:
     Attributes:
         encode: one document (a str) a call, in the way of its documentation that costs least.
         ids: the ids in what `encode` returns.
-        batches: by name, a way to encode many documents a call: a call to lay them out, one to encode them.
+        batches: ways to encode many documents a call, by name.
         decode: by name, whether ids come as an "array" or a "list", and a call to decode one document.
+        latency: ways to encode one short string, by name.
     """
 
     made: Any
     encode: Call
-    ids: Call = list
-    batches: dict[str, tuple[Call, Call]] = field(default_factory=dict)
+    ids: Call = itself
+    batches: dict[str, Batches] = field(default_factory=dict)
     decode: dict[str, tuple[str, Call]] = field(default_factory=dict)
     latency: dict[str, Call] = field(default_factory=dict)
 
@@ -93,8 +113,8 @@ def beam_bpe(files: Files, source: str = "") -> Encoder:
         tokenizer,
         tokenizer.encode,
         batches={
-            "documents": (laid_out, lambda block: tokenizer.encode_documents(*block)),
-            "encode_batch": (list, tokenizer.encode_batch),
+            "encode_documents": Batches(lambda block: tokenizer.encode_documents(*block), laid_out, lambda b: b.split()),
+            "encode_batch": Batches(tokenizer.encode_batch),
         },
         decode={
             "decode_bytes of arrays": ("array", tokenizer.decode_bytes),
@@ -110,6 +130,7 @@ def beam_bpe(files: Files, source: str = "") -> Encoder:
 def fastokens(files: Files, source: str = "") -> Encoder:
     """fastokens (its pool of threads ignores RAYON_NUM_THREADS)."""
     import fastokens as peer
+    import numpy as np
 
     if files.encoding in ("cl100k_base", "o200k_base"):
         made = peer.Tokenizer.from_tiktoken(files.ranks, encoding=files.encoding)
@@ -119,7 +140,12 @@ def fastokens(files: Files, source: str = "") -> Encoder:
     return Encoder(
         made,
         lambda document: made.encode_ordinary(document).ids,
-        batches={"encode_batch_flat": (list, lambda block: made.encode_batch_flat(block, split_special_tokens=True))},
+        batches={
+            "encode_batch_flat": Batches(
+                lambda block: made.encode_batch_flat(block, split_special_tokens=True),
+                ids=lambda flat: cut(np.frombuffer(flat[0], np.uint32), np.frombuffer(flat[1], np.uint64)),
+            )
+        },
         decode={"decode of lists": ("list", made.decode)},
         latency={"encode_ordinary().ids": lambda text: made.encode_ordinary(text).ids},
     )
@@ -135,9 +161,9 @@ def gigatoken(files: Files, source: str = "") -> Encoder:
         made,
         made.encode,
         batches={
-            "encode_batch": (
-                lambda documents: [document.encode() for document in documents],
+            "encode_batch": Batches(
                 lambda block: made.encode_batch(block, parallel=False),
+                lambda documents: [document.encode() for document in documents],
             )
         },
         decode={"decode of arrays": ("array", made.decode), "decode of lists": ("list", made.decode)},
@@ -153,7 +179,7 @@ def quicktok(files: Files, source: str = "") -> Encoder:
     return Encoder(
         made,
         made.encode_ordinary,
-        batches={"encode_batch": (list, lambda block: made.encode_batch(block, 1))},
+        batches={"encode_batch": Batches(lambda block: made.encode_batch(block, 1), ids=lambda flat: cut(*flat))},
         decode={"decode_bytes of lists": ("list", made.decode_bytes)},
         latency={"encode": made.encode, "encode_ordinary": made.encode_ordinary},
     )
@@ -187,7 +213,12 @@ def tokenizers(files: Files, source: str = "") -> Encoder:
         made,
         lambda document: made.encode(document, add_special_tokens=False),
         ids=lambda encoding: encoding.ids,
-        batches={"encode_batch_fast": (list, lambda block: made.encode_batch_fast(block, add_special_tokens=False))},
+        batches={
+            "encode_batch_fast": Batches(
+                lambda block: made.encode_batch_fast(block, add_special_tokens=False),
+                ids=lambda encodings: [encoding.ids for encoding in encodings],
+            )
+        },
         decode={"decode of lists": ("list", lambda ids: made.decode(ids, skip_special_tokens=False))},
         latency={"encode().ids": lambda text: made.encode(text, add_special_tokens=False).ids},
     )
@@ -233,7 +264,7 @@ class Clock:
 def encode(make: Callable[[], Encoder], options: argparse.Namespace) -> dict[str, Any]:
     """Encode documents: `cold`, the first ones with a new object; `steady`, different ones after them.
 
-    What is returned is dropped at once.  With --digests the ids are compared afterwards, outside the time.
+    What is returned is dropped at once; with --digests all is encoded once more, outside the time, to tell the ids.
     """
     documents = read_documents(options.file, options.most)
     sizes = [len(document.encode()) for document in documents]
@@ -243,22 +274,22 @@ def encode(make: Callable[[], Encoder], options: argparse.Namespace) -> dict[str
         taken += sizes[cut]
         cut += 1
     encoder = make()
+    batches = None if options.way == "call" else encoder.batches[options.way]
+    parts = {"cold": documents[:cut], "steady": documents[cut:]}
     answer: dict[str, Any] = {}
-    for name, part, size in (("cold", documents[:cut], taken), ("steady", documents[cut:], sum(sizes) - taken)):
-        if options.way == "call":
-            call = encoder.encode
-            clock = Clock()
-            for document in part:
-                call(document)
-        else:
-            lay_out, call = encoder.batches[options.way]
-            blocks = [lay_out(block) for block in in_blocks(part)]
-            clock = Clock()
-            for block in blocks:
-                call(block)
-        answer[name] = {**clock.read(), "bytes": size}
-    if options.digests:
+    for name, part in parts.items():
+        call, arguments = encoder.encode, part
+        if batches is not None:
+            call, arguments = batches.encode, [batches.lay_out(block) for block in in_blocks(part)]
+        clock = Clock()
+        for argument in arguments:
+            call(argument)
+        answer[name] = {**clock.read(), "bytes": taken if name == "cold" else sum(sizes) - taken}
+    if options.digests and batches is None:
         answer["digests"] = digests(encoder.ids(encoder.encode(document)) for document in documents)
+    elif options.digests:
+        encoded = (batches.ids(batches.encode(batches.lay_out(block))) for block in in_blocks(documents))
+        answer["digests"] = digests(ids for block in encoded for ids in block)
     return answer
 
 
@@ -268,19 +299,14 @@ def long(make: Callable[[], Encoder], options: argparse.Namespace) -> dict[str, 
         text = file.read()
     encoder = make()
     encoder.encode("A few words, for what is made when it is first used.")
-    if options.way == "call":
-        clock = Clock()
-        encoded = encoder.encode(text)
-        took = clock.read()
-    else:
-        lay_out, call = encoder.batches[options.way]
-        block = lay_out([text])
-        clock = Clock()
-        call(block)
-        took = clock.read()
-        encoded = encoder.encode(text) if options.digests else None
-    found = digests([encoder.ids(encoded)]) if options.digests else []
-    return {**took, "bytes": len(text.encode()), "digests": found}
+    call, ids, argument = encoder.encode, encoder.ids, text
+    if options.way != "call":
+        call, lay_out, several = encoder.batches[options.way]
+        ids, argument = lambda encoded: next(iter(several(encoded))), lay_out([text])
+    clock = Clock()
+    encoded = call(argument)
+    took = clock.read()
+    return {**took, "bytes": len(text.encode()), "digests": digests([ids(encoded)])}
 
 
 def decode(make: Callable[[], Encoder], options: argparse.Namespace) -> dict[str, Any]:
@@ -317,28 +343,26 @@ def decode(make: Callable[[], Encoder], options: argparse.Namespace) -> dict[str
 
 
 def latency(make: Callable[[], Encoder], options: argparse.Namespace) -> dict[str, Any]:
-    """Encode short strings again and again: the least seconds of a call, text by text and way by way."""
-    texts = {**SHORT, "4 KB": read_documents(options.file, 0)[0]}
+    """Encode short strings again and again: the least CPU seconds of a call, text by text and way by way."""
+    texts = {**SHORT, "4 KB": read_documents(options.file, 1)[0]}
     encoder = make()
     answer: dict[str, Any] = {}
     for name, text in texts.items():
         answer[name] = {}
         for way, call in encoder.latency.items():
-            repeats, took = 1, 0.0
-            while took < 0.01:  # as often as fills 10 ms
-                repeats *= 2
-                took = _repeated(call, text, repeats)
-            answer[name][way] = min(_repeated(call, text, repeats) for _ in range(options.repeats))
+            calls = 1
+            while repeated(call, text, calls) < 0.005:
+                calls *= 2
+            answer[name][way] = min(repeated(call, text, calls) for _ in range(options.repeats)) / calls
     return answer
 
 
-def _repeated(call: Call, text: str, repeats: int) -> float:
-    """CPU seconds of one of many calls, but the total while they are few."""
+def repeated(call: Call, text: str, calls: int) -> float:
+    """Return the CPU seconds of some calls."""
     started = time.process_time()
-    for _ in range(repeats):
+    for _ in range(calls):
         call(text)
-    took = time.process_time() - started
-    return took if took < 0.01 else took / repeats
+    return time.process_time() - started
 
 
 def load(make: Callable[[], Encoder], options: argparse.Namespace) -> dict[str, Any]:
@@ -394,6 +418,11 @@ def in_blocks(documents: list[str]) -> list[list[str]]:
         blocks[-1].append(document)
         size += len(document.encode())
     return blocks
+
+
+def cut(ids: Any, offsets: Any) -> list[Any]:
+    """Return the ids of each document, the offsets beginning with 0."""
+    return [ids[start:end] for start, end in zip(offsets[:-1].tolist(), offsets[1:].tolist())]
 
 
 def digests(documents: Iterable[Any]) -> list[str]:

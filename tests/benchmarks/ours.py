@@ -133,6 +133,76 @@ def counting_phase(path: str, pattern: str, workers: str, output: str) -> dict[s
     return {**clock.read(), "counting": max(times) - min(times)}
 
 
+def encode_kernel(path: str, vocabulary: str) -> dict[str, Any]:
+    """Encode documents that lie in memory, as the job reads them, in one thread."""
+    from beam_bpe import Tokenizer, documents, shards
+    from beam_bpe.encoding import reading_for
+    from beam_bpe.reading import read_range
+
+    tokenizer = Tokenizer.load(vocabulary)
+    reading = reading_for(tokenizer)
+    sources = list(documents.ranges(documents.find_files(path, reading), reading, RANGE))
+    batches = [(batch.data, batch.bounds) for source in sources for batch in read_range(source, reading)]
+    width = shards.dtype_for(tokenizer.vocab_size).itemsize
+    tokens = 0
+    clock = Clock()
+    for data, bounds in batches:
+        tokens += len(tokenizer.encode_documents(data, bounds, width=width).ids)
+    took = clock.read()
+    return {**took, "tokens": tokens, "bytes": sum(int((bounds[1::2] - bounds[::2]).sum()) for _, bounds in batches)}
+
+
+def encode_phase(path: str, vocabulary: str, workers: str, output: str) -> dict[str, Any]:
+    """Run the command `encode` and time the encoding itself, from the first range begun to the last shard closed.
+
+    Its stages are timed by the threads that do them; pyarrow's own threads are not among those.
+    """
+    from beam_bpe import cli, encoding
+    from beam_bpe.shards import ShardWriter
+    from beam_bpe.tokenizer import Tokenizer
+
+    moments: list[tuple[float, float]] = []
+    spans: list[tuple[str, float, float]] = []
+
+    def timed(stage: str, call: Any) -> Any:
+        def wrapper(*arguments: Any, **options: Any) -> Any:
+            moments.append((time.perf_counter(), time.process_time()))
+            wall, cpu = time.perf_counter(), time.thread_time()
+            try:
+                return call(*arguments, **options)
+            finally:
+                spans.append((stage, time.perf_counter() - wall, time.thread_time() - cpu))
+                moments.append((time.perf_counter(), time.process_time()))
+
+        return wrapper
+
+    def timed_read(*arguments: Any) -> Any:
+        batches = iter(read_range(*arguments))
+        following = timed("read", lambda: next(batches, None))
+        while (batch := following()) is not None:
+            yield batch
+
+    read_range = encoding.read_range
+    encoding.read_range = timed_read
+    Tokenizer.encode_documents = timed("encode", Tokenizer.encode_documents)
+    ShardWriter.write = timed("write", ShardWriter.write)
+    ShardWriter.close = timed("write", ShardWriter.close)
+    clock = Clock()
+    argv = ["encode", path, "-v", vocabulary, "-o", output, "--workers", workers, "--overwrite"]
+    with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere):
+        code = cli.main(argv)
+    if code:
+        raise SystemExit(code)
+    took = clock.read()
+    walls, cpus = zip(*moments)
+    stages = {stage: {"seconds": 0.0, "cpu": 0.0} for stage in ("read", "encode", "write")}
+    for stage, wall, cpu in spans:
+        stages[stage]["seconds"] += wall
+        stages[stage]["cpu"] += cpu
+    took["cpu"]["encoding"] = max(cpus) - min(cpus)
+    return {**took, "encoding": max(walls) - min(walls), "stages": stages}
+
+
 def learn(folder: str, vocab_size: str, tie_break: str, merges_to: str) -> dict[str, Any]:
     """Learn from words that are in memory, and write the merges down for comparison."""
     table = WordCounts.read(folder)

@@ -1,7 +1,7 @@
 """Print every figure that is claimed for beam_bpe, each beside its peers in the same run.
 
     pip install '.[bench]'
-    python tests/benchmarks/run.py                    all of them (about half an hour on two cores)
+    python tests/benchmarks/run.py                    all of them (about 40 minutes on two cores)
     python tests/benchmarks/run.py P2 P4              some of them
     python tests/benchmarks/run.py --quick            small inputs and few rounds, to see that everything works
 
@@ -9,11 +9,17 @@ P1      scanning and counting words, one thread; the local pipeline against its 
 P2      merges only, from 1.5 million words; are they the peers' merges?
 P3      the whole job as a process
 P4      words of 10 MB
+P5      encoding unseen text, by encoding and language; are the ids tiktoken's?
+P6      encoding strings of megabytes without a place to cut them
+P7      decoding
+P8      the encoding job: its rate against its kernel, its stages, its memory
 P9      two local workers against one
+latency one short string a call
+load    from a file to a tokenizer, and its pickle
 memory  bytes for each distinct word
 
-The inputs are made from the shared corpora ($BEAM_BPE_SHARED, else ../shared beside the project; P4 needs
-none) in a cache folder (--cache; else a temporary one that is removed).  What is compared runs in turn, A B A B,
+The inputs are made from the shared corpora and rank files ($BEAM_BPE_SHARED, else ../shared beside the project; P4
+needs none) in a cache folder (--cache; else a temporary one that is removed).  What is compared runs in turn, A B A B,
 every program in a process of its own; tables show the best and, in brackets, the median.  A ratio is one of bests.
 A peer that is not installed is left out, and its criterion is not decided.  On a machine that others use, trust
 CPU seconds; P9 and every figure of the wall want it idle.
@@ -39,9 +45,16 @@ BENCHMARKS = {
     "P2": "p2_merges",
     "P3": "p3_job",
     "P4": "p4_long_words",
+    "P5": "p5_encoding",
+    "P6": "p6_long_pieces",
+    "P7": "p7_decoding",
+    "P8": "p8_encode_job",
     "P9": "p9_workers",
+    "latency": "latency",
+    "load": "loading",
     "memory": "memory",
 }
+PEERS = ("fastokens", "gigabpe", "gigatoken", "quicktok", "rustbpe", "sentencepiece", "tiktoken", "tokenizers")
 
 
 def main() -> int:
@@ -56,7 +69,7 @@ def main() -> int:
         "--without",
         action="append",
         default=[],
-        choices=("gigabpe", "rustbpe", "sentencepiece", "tokenizers"),
+        choices=PEERS,
         help="leave out a peer (tokenizers takes minutes); repeatable",
     )
     options = parser.parse_args()

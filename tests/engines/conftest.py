@@ -5,6 +5,7 @@ Whatever is submitted, is submitted as a user would: by the command of the envir
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -21,6 +22,10 @@ import services  # noqa: E402
 #: Seconds until a job is given up; far more than it takes on a machine that is not busy with other work.
 JOB_SECONDS = 600
 ENGINES = ("local", "processes", "prism", "spark-local", "spark-cluster", "flink-cluster")
+LOCAL_FLAGS = {
+    "local": [],
+    "processes": ["--runner=FnApiRunner", "--direct_running_mode=multi_processing", "--direct_num_workers=2"],
+}
 #: Seeds of the hashes of the workers that run in pools of their own.
 POOL_SEEDS = {"spark-cluster": "1", "flink-cluster": "2"}
 _PARTS = {
@@ -102,21 +107,56 @@ def _service_of(name: str, folder: Path) -> services.Service | None:
     return None
 
 
+class _Running:
+    """The engine that runs now: one at a time, since each takes a gigabyte or two."""
+
+    def __init__(self, factory: pytest.TempPathFactory, folder: Path):
+        self._factory, self._folder = factory, folder
+        self._stack = contextlib.ExitStack()
+        self._engine: Engine | None = None
+
+    def get(self, name: str) -> Engine:
+        if self._engine is None or self._engine.name != name:
+            self.stop()
+            service = _service_of(name, self._factory.mktemp(name))
+            if service is not None:
+                self._stack.enter_context(service)
+            flags = LOCAL_FLAGS[name] if service is None else service.flags
+            self._engine = Engine(name, flags, self._folder, service)
+        return self._engine
+
+    def stop(self) -> None:
+        self._engine = None
+        self._stack.close()
+
+
 @pytest.fixture(scope="session")
-def engine(request, workers, submit_from, tmp_path_factory):
+def _running(submit_from, tmp_path_factory):
+    running = _Running(tmp_path_factory, submit_from)
+    yield running
+    running.stop()
+
+
+@pytest.fixture
+def engine(request, workers, _running) -> Engine:
     """Give the engine whose name the test is parametrized with (indirectly)."""
-    name = request.param
-    demand(*_PARTS.get(name, []))
-    if name == "local":
-        yield Engine(name, [], submit_from)
-        return
-    if name == "processes":
-        flags = ["--runner=FnApiRunner", "--direct_running_mode=multi_processing", "--direct_num_workers=2"]
-        yield Engine(name, flags, submit_from)
-        return
-    service = _service_of(name, tmp_path_factory.mktemp(name))
-    with service:
-        yield Engine(name, service.flags, submit_from, service)
+    demand(*_PARTS.get(request.param, []))
+    return _running.get(request.param)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items):
+    """Run the tests of one engine after another, so that each is started once."""
+    here = Path(__file__).parent
+    ours = [place for place, item in enumerate(items) if here in item.path.parents]
+    chosen = [items[place] for place in ours]
+    chosen.sort(key=lambda item: ENGINES.index(_engine_of(item)) if _engine_of(item) else -1)
+    for place, item in zip(ours, chosen):
+        items[place] = item
+
+
+def _engine_of(item: pytest.Item) -> str | None:
+    return item.callspec.params.get("engine") if hasattr(item, "callspec") else None
 
 
 @pytest.fixture(scope="session")

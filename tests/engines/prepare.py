@@ -180,7 +180,7 @@ def _go_install(name: str, package: str) -> None:
     with _made(name, package) as folder:
         if folder:
             log(f"{name}: go install {package} (a minute or more)")
-            _run("go", "install", package, GOBIN=str(folder), GOFLAGS="-trimpath", cwd=folder)
+            _run("go", "install", package, GOBIN=str(folder), cwd=folder)
 
 
 def _pip_target(name: str, requirement: str) -> None:

@@ -48,9 +48,10 @@ os.killpg(0, signal.SIGKILL)
 
 # Beam's worker pool, which would listen on every interface of the machine.
 _WORKER_POOL = """
-import grpc, runpy
-listen = grpc._server._Server.add_insecure_port
-grpc._server._Server.add_insecure_port = lambda self, address: listen(self, address.replace("[::]", "127.0.0.1"))
+import runpy
+from grpc import _server
+listen = _server._Server.add_insecure_port
+_server._Server.add_insecure_port = lambda self, address: listen(self, address.replace("[::]", "127.0.0.1"))
 runpy.run_module("apache_beam.runners.worker.worker_pool_main", run_name="__main__", alter_sys=True)
 """
 
@@ -212,7 +213,6 @@ class PrismJobServer(Service):
     def start(self) -> None:
         port, web = free_ports(2)
         command = [prepare.prism_binary(), f"--job_port={port}", f"--web_port={web}", "--serve_http=false"]
-        command += ["--idle_shutdown_timeout=-1"]
         self.run("prism", command, lambda: listens(port))
         self.flags = ["--runner=PortableRunner", f"--job_endpoint={HOST}:{port}", "--environment_type=LOOPBACK"]
 

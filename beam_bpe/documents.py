@@ -124,6 +124,8 @@ class Reading:
             raise ValueError("documents='separator' goes with a separator, and a separator with it")
         if self.separator == "":
             raise ValueError("the separator is empty")
+        if self.separator is not None and "\ufffd" in self.separator and self.errors == "replace":
+            raise ValueError("the separator holds U+FFFD, which errors='replace' puts for broken bytes: choose 'strict' or 'skip'")
         SpecialTokens(self.special_tokens)
 
     def format_of(self, url: str) -> str:

@@ -418,12 +418,12 @@ class _Range:
         """Return the names of the columns that are kept beside the text."""
         if not self.reading.places:
             return []
-        if self.reading.keep is None:
-            return [name for name in schema.names if name != self.reading.column]
-        for name in self.reading.keep:
-            if name not in schema.names:
-                raise FormatError(f"{self.source.url} has no column {name!r}; it has {', '.join(schema.names)}")
-        return list(self.reading.keep)
+        names = [name for name in schema.names if name != self.reading.column]
+        for name in names if self.reading.keep is None else self.reading.keep:
+            if schema.names.count(name) != 1:
+                held = "no column" if name not in schema.names else f"{schema.names.count(name)} columns"
+                raise InputError(f"{self.source.url} has {held} {name!r}; it has {', '.join(schema.names)}")
+        return names if self.reading.keep is None else list(self.reading.keep)
 
     def _tables(self, batches: Iterator[pa.RecordBatch], row: int) -> Iterator[DocumentBatch]:
         try:
@@ -473,13 +473,20 @@ class _Range:
         if not self.reading.places:
             return batch
         if others is not None and len(kept) != others.num_rows:
-            others = others.take(pa.array(kept))
+            columns = [_without_views(column).take(pa.array(kept)) for column in others.columns]
+            others = pa.RecordBatch.from_arrays(columns, others.schema.names)
         return replace(batch, places=row + kept, columns=others)
 
 
 _NO_BOUNDS = np.empty(0, np.int64)
 _SKIP_HINT = " (errors='skip' sets it aside)"
 _INF = re.compile(rb"(?:Inf|NaN)\s*[,}\]]")  # of bytes, where Arrow may take it for a number
+
+
+def _without_views(column: pa.Array) -> pa.Array:
+    """Return a column in a type of which pyarrow can take rows."""
+    plain = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
+    return column.cast(plain[column.type]) if column.type in plain else column
 
 
 def _whole_number(digits: str) -> int:

@@ -13,6 +13,7 @@ from beam_bpe import _encode, _scan
 from beam_bpe.added import AddedTokens, Segment
 from beam_bpe.layout import AddedToken
 from beam_bpe.normalize import normalize
+from beam_bpe.texts import bytes_of, is_text, pieces_of_invalid
 from beam_bpe.vocabulary import Vocabulary
 
 CACHE_BYTES = 16 << 20
@@ -89,6 +90,7 @@ class Tokenizer:
         # One document, all of it text for the scanner: nothing but the kernel is needed.
         self._simple = not self._always and vocabulary.normalizer is None and self._scanner != _PIECES
         self._finders = lru_cache(16)(self._make_finder)
+        self._refusers = lru_cache(16)(self._make_refuser)
         # Bytes without which no added token is found in a text (a normalizer may make any).
         hidden = vocabulary.normalizer is not None and any(token.normalized for token in vocabulary.added_tokens)
         self._beginnings = [b""] if hidden else sorted({token.encode()[:3] for token in self._added})
@@ -175,7 +177,7 @@ class Tokenizer:
         Raises:
             ValueError: a disallowed special token occurs; the message names it and its place.
         """
-        data = text.encode() if isinstance(text, str) and text.isascii() else _bytes_of(text)
+        data = text.encode() if isinstance(text, str) and text.isascii() else bytes_of(text)
         finder = self._finder(data, allowed_special, disallowed_special)
         if finder is None and self._simple and (isinstance(text, str) or _scan.invalid_utf8(data) < 0):
             ids: list[int] = self._encoder.encode_list(data, self._scanner)
@@ -191,7 +193,7 @@ class Tokenizer:
         disallowed_special: Collection[str] | str = "all",
     ) -> int:
         """Return the number of tokens of a text, without making their ids; arguments as those of `encode`."""
-        data = _bytes_of(text)
+        data = bytes_of(text)
         finder = self._finder(data, allowed_special, disallowed_special)
         if finder is None and self._simple and _scan.invalid_utf8(data) < 0:
             bounds = np.array([0, len(data)], np.int64)
@@ -217,7 +219,7 @@ class Tokenizer:
             raise ValueError(
                 "under a normalizer or a pattern that drops gaps the tokens do not lie side by side in the text"
             )
-        data = _bytes_of(text)
+        data = bytes_of(text)
         finder = self._finder(data, allowed_special, disallowed_special)
         ids: list[int] = []
         offsets: list[tuple[int, int]] = []
@@ -247,7 +249,9 @@ class Tokenizer:
         if not 0.0 <= dropout <= 1.0:
             raise ValueError(f"dropout is {dropout}; it is a probability, from 0 to 1")
         ids: list[int] = []
-        for number, segment in enumerate(self._segments(_bytes_of(text), None)):
+        whole = bytes_of(text)
+        finder = self._finders(()) if self._always else None
+        for number, segment in enumerate(self._segments(whole, finder if finder and finder.may_occur_in(whole) else None)):
             if segment.token is not None:
                 ids.append(segment.token.id)
                 continue
@@ -272,7 +276,9 @@ class Tokenizer:
         add_special_tokens: bool = False,
     ) -> list[np.ndarray]:
         """Return the ids of each text as uint32 arrays; arguments as those of `encode`."""
-        documents = [_bytes_of(text) for text in texts]
+        if isinstance(texts, (str, bytes, bytearray, memoryview)):
+            raise TypeError(f"a batch is an iterable of texts, not one {type(texts).__name__}: encode takes one text")
+        documents = [bytes_of(text) for text in texts]
         finders = [self._finder(data, allowed_special, disallowed_special) for data in documents]
         if self._simple and not any(finders) and _scan.invalid_utf8(b"\n".join(documents)) < 0:
             ends = np.cumsum([0, *map(len, documents)], dtype=np.int64)
@@ -295,9 +301,15 @@ class Tokenizer:
         Returns:
             list<uint16> (up to 65,536 ids) or list<uint32>; a large_list if there are too many ids.
         """
+        if not isinstance(texts, (pa.Array, pa.ChunkedArray)):
+            raise TypeError(f"texts is an Arrow array of string or binary, not {type(texts).__name__}: pa.array makes one")
         width = 2 if self._size <= 1 << 16 else 4
         column = texts.combine_chunks() if isinstance(texts, pa.ChunkedArray) else texts
-        kept = column.cast(pa.large_binary()).fill_null(b"")
+        try:
+            column = column.cast(pa.large_binary())  # of a dictionary too, whose values may be null
+        except pa.ArrowNotImplementedError:
+            raise TypeError(f"texts is an Arrow array of string or binary, not of {texts.type}") from None
+        kept = column.fill_null(b"")
         offsets = np.frombuffer(kept.buffers()[1], np.int64)[kept.offset : kept.offset + len(kept) + 1]
         data = kept.buffers()[2] or pa.py_buffer(b"")
         batch = self.encode_documents(data, np.repeat(offsets, 2)[1:-1], special=special, width=width)
@@ -327,13 +339,14 @@ class Tokenizer:
             raise ValueError(f"special={special!r}: choose one of {', '.join(SPECIAL_POLICIES)}")
         bounds = np.ascontiguousarray(bounds, np.int64)
         view = memoryview(data).cast("B")
+        self._check_documents(bounds, len(view), most, width)
         if special == "fail":
             self._fail_on_special(view, bounds)
         find = tuple(self._special_ids) if special in ("encode", "drop") else ()
         finder = self._finders(find) if find or self._always else None
         if finder is not None and not finder.may_occur_in(bytes(view)):
             finder = None
-        if finder is None and self.vocabulary.normalizer is None and self._scanner != _PIECES and _is_text(view, bounds):
+        if finder is None and self.vocabulary.normalizer is None and self._scanner != _PIECES and is_text(view, bounds):
             return self._encode_text(view, bounds, most, width)
         documents = [bytes(view[start:end]) for start, end in zip(bounds[::2].tolist(), bounds[1::2].tolist())]
         batch = self._encode_segments([self._segments(document, finder) for document in documents], special == "drop")
@@ -345,6 +358,20 @@ class Tokenizer:
             ends = np.cumsum(lengths)
         return Batch(ids.astype(np.uint16 if width == 2 else np.uint32), ends, batch.special)
 
+    def _check_documents(self, bounds: np.ndarray, size: int, most: int | None, width: int) -> None:
+        if bounds.ndim != 1 or len(bounds) % 2:
+            raise ValueError("bounds has a start and an end for each document")
+        wrong = (bounds[::2] < 0) | (bounds[::2] > bounds[1::2]) | (bounds[1::2] > size)
+        if wrong.any():
+            d = int(np.argmax(wrong))
+            raise ValueError(f"document {d} is [{bounds[2 * d]}:{bounds[2 * d + 1]}] of {size} bytes")
+        if most is not None and most < 0:
+            raise ValueError(f"most={most}: choose 0 or more ids, or None")
+        if width not in (2, 4):
+            raise ValueError(f"width={width}: choose 2 or 4 bytes for an id")
+        if width == 2 and self._size > 1 << 16:
+            raise ValueError(f"width=2 holds ids below 65536, and there are {self._size}")
+
     # ---- how a document is encoded ----
 
     def _encode_text(self, data: Any, bounds: np.ndarray, most: int | None = None, width: int = 4) -> Batch:
@@ -355,6 +382,9 @@ class Tokenizer:
     def _make_finder(self, special: tuple[str, ...]) -> AddedTokens:
         found = [self._added[text] for text in special if self._added[text].special]
         return AddedTokens([*found, *self._always], self.vocabulary.normalizer)
+
+    def _make_refuser(self, special: tuple[str, ...]) -> AddedTokens:
+        return AddedTokens([AddedToken(text, self._special_ids[text]) for text in special])
 
     def _finder(self, data: bytes, allowed: Collection[str] | str, disallowed: Collection[str] | str) -> AddedTokens | None:
         """Check a text for disallowed special tokens; return what finds the others in it, None if there is none."""
@@ -370,14 +400,14 @@ class Tokenizer:
         for token in (chosen | refused) - every.keys():
             raise ValueError(f"{token!r} is no special token of this vocabulary; it has {sorted(every)}")
         allow, refuse = tuple(sorted(chosen)), tuple(sorted(refused))
-        if refuse and self._finders(refuse).may_occur_in(data):
-            places = [(data.find(token.encode()), token) for token in refuse]
-            if hits := [hit for hit in places if hit[0] >= 0]:
-                place, token = min(hits)
-                raise ValueError(
-                    f"the text holds the special token {token!r} at byte {place}: pass allowed_special={{{token!r}}} to "
-                    "encode it as such, or disallowed_special=() to encode it as text"
-                )
+        if refuse:
+            for segment in self._refusers(refuse).cut(data):
+                if segment.token is not None:
+                    token = segment.token.text
+                    raise ValueError(
+                        f"the text holds the special token {token!r} at byte {segment.start}: pass allowed_special={{{token!r}}} "
+                        "to encode it as such, or disallowed_special=() to encode it as text"
+                    )
         if not allow and not self._always:
             return None
         finder = self._finders(allow)
@@ -387,11 +417,12 @@ class Tokenizer:
         data = bytes(view)
         if not self._special_ids or not self._finders(tuple(self._special_ids)).may_occur_in(data):
             return
+        finder = self._refusers(tuple(self._special_ids))
         for number, (start, end) in enumerate(zip(bounds[::2].tolist(), bounds[1::2].tolist())):
-            for token in self._special_ids:
-                if (place := data.find(token.encode(), start, end)) >= 0:
+            for segment in finder.cut(data[start:end]):
+                if segment.token is not None:
                     raise ValueError(
-                        f"document {number} holds the special token {token!r} at byte {place - start}, and "
+                        f"document {number} holds the special token {segment.token.text!r} at byte {segment.start}, and "
                         "special='fail': choose 'text', 'encode' or 'drop'"
                     )
 
@@ -451,7 +482,7 @@ class Tokenizer:
         """Return the words of a text, which need not be UTF-8."""
         if _scan.invalid_utf8(data) < 0:
             return [word.encode() for word in self.vocabulary.pre_tokenizer.split(data.decode())]
-        return _pieces_of_invalid(data, self.vocabulary)
+        return pieces_of_invalid(data, self.vocabulary.pre_tokenizer)
 
     def _wrapped(self, ids: list[int]) -> list[int]:
         layout = self.vocabulary.layout
@@ -480,6 +511,8 @@ class Tokenizer:
 
     def _numbers(self, ids: Ids) -> np.ndarray:
         numbers = np.asarray(ids)
+        if numbers.ndim != 1:
+            raise TypeError(f"ids are one sequence of whole numbers, not {type(ids).__name__} of {numbers.ndim} dimensions")
         if numbers.dtype in (np.uint16, np.uint32):
             return np.ascontiguousarray(numbers)
         if not numbers.size:
@@ -521,49 +554,3 @@ class StreamDecoder:
 
 def _rebuilt(vocabulary: Vocabulary, method: str, cache_bytes: int) -> Tokenizer:
     return Tokenizer(vocabulary, method=method, cache_bytes=cache_bytes)
-
-
-def _bytes_of(text: str | bytes) -> bytes:
-    if not isinstance(text, str):
-        return bytes(text)
-    try:
-        return text.encode()
-    except UnicodeEncodeError:  # surrogate pairs combine, lone ones are replaced
-        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").encode()
-
-
-def _is_text(data: memoryview, bounds: np.ndarray) -> bool:
-    """Whether each document is valid UTF-8."""
-    if not len(bounds) or not len(data):
-        return True
-    if _scan.invalid_utf8(data) >= 0:
-        return False
-    edges = bounds[bounds < len(data)]  # no document may begin or end inside a character
-    return not bool(((np.frombuffer(data, np.uint8)[edges] & 0xC0) == 0x80).any())
-
-
-def _pieces_of_invalid(data: bytes, vocabulary: Vocabulary) -> list[bytes]:
-    """Cut bytes that are not UTF-8 where their text with U+FFFD would be cut, and keep the bytes."""
-    lengths: list[int] = []  # bytes of data for each character of the text
-    at = 0
-    while at < len(data):
-        bad = _scan.invalid_utf8(data, at)
-        good = data[at:bad] if bad >= 0 else data[at:]
-        lengths += [len(char.encode()) for char in good.decode()]
-        if bad < 0:
-            break
-        try:
-            data[bad : bad + 4].decode()
-            width = 1
-        except UnicodeDecodeError as error:
-            width = error.end - error.start if error.start == 0 else 1
-        lengths.append(width)
-        at = bad + width
-    pieces = []
-    character = start = 0
-    for word in vocabulary.pre_tokenizer.split(data.decode("utf-8", "replace")):
-        size = sum(lengths[character : character + len(word)])
-        pieces.append(data[start : start + size])
-        character += len(word)
-        start += size
-    return pieces

@@ -1,11 +1,14 @@
-"""The benchmarks run: the one that needs neither corpora nor peers, with small inputs."""
+"""The benchmarks run, with small inputs: some that need few peers, so that it takes seconds."""
 
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 RUN = Path(__file__).resolve().parent / "benchmarks" / "run.py"
 
@@ -23,7 +26,29 @@ def test_long_words_print_their_tables(tmp_path):
     assert len(claims) == 5 and all(claim["ratio"] > 0 for claim in claims)
 
 
+PEERS = ("fastokens", "gigatoken", "quicktok", "tokenizers")
+
+
+def test_encoding_prints_its_tables_and_compares_ids(shared, tmp_path):
+    pytest.importorskip("tiktoken")
+    pytest.importorskip("zstandard")
+    results = tmp_path / "results.json"
+    without = [option for peer in PEERS for option in ("--without", peer)]
+    argv = [sys.executable, RUN, "P5", "--quick", "--json", results, *without]
+    environment = {**os.environ, "BEAM_BPE_SHARED": str(shared)}
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=300, env=environment)
+    assert done.returncode == 0, done.stderr
+    claims = json.loads(results.read_text())["claims"]
+    assert [claim["reached"] for claim in claims if claim["what"] == "ids on all that is measured"] == [True]
+    undecided = [claim for claim in claims if claim["peer"].endswith("is not installed")]
+    assert undecided and all(claim["reached"] is None for claim in undecided)
+    assert {claim["benchmark"] for claim in claims} == {"P5"}
+    tables = json.loads(results.read_text())["tables"]
+    assert all(row[-1] == "=" for table in tables for row in table["rows"] if table["columns"][-1] == "ids")
+
+
 def test_unknown_benchmarks_are_refused():
-    done = subprocess.run([sys.executable, RUN, "P5"], capture_output=True, text=True)
+    done = subprocess.run([sys.executable, RUN, "P0"], capture_output=True, text=True)
     assert done.returncode == 2
-    assert "there is no benchmark P5; choose from P1, P2, P3, P4, P9, memory" in done.stderr
+    every = "P1, P2, P3, P4, P5, P6, P7, P8, P9, latency, load, memory"
+    assert f"there is no benchmark P0; choose from {every}" in done.stderr

@@ -123,7 +123,7 @@ def test_encode_says_what_it_made(jsonl, out, ours, main, tokenizer):
 
 def test_every_option_arrives(jsonl, out, ours, main, tokenizer):
     options = ["--special", "encode", "--bos", END, "--eos", END, "--eos", "low", "--most-tokens", 12, "--method", "longest_match"]
-    main("encode", jsonl, "-o", out, "-v", ours, "--to", "npy", *options, "--keep", "n", "--max-document-bytes", 1000)
+    main("encode", jsonl, "-o", out, "-v", ours, "--format", "npy", *options, "--keep", "n", "--max-document-bytes", 1000)
     parameters = manifest(out)["parameters"]
     end, low = tokenizer.id_of(END), tokenizer.id_of("low")
     wanted = {
@@ -146,7 +146,7 @@ def test_packing_options_arrive(jsonl, out, ours, main, tokenizer):
 
 def test_reading_options_arrive(tmp_path, out, ours, main):
     (tmp_path / "a.dat").write_text('{"body": "low"}\n')
-    main("encode", tmp_path / "a.dat", "-o", out, "-v", ours, "--format", "jsonl", "--field", "body")
+    main("encode", tmp_path / "a.dat", "-o", out, "-v", ours, "--input-format", "jsonl", "--field", "body")
     assert manifest(out)["totals"]["documents"] == 1 and manifest(out)["parameters"]["field"] == "body"
     pq.write_table(pa.table({"body": ["low", "new"]}), tmp_path / "b.parquet")
     main("encode", tmp_path / "b.parquet", "-o", tmp_path / "two", "-v", ours, "--column", "body")
@@ -195,15 +195,14 @@ def test_resume_and_overwrite(jsonl, out, ours, main, fails):
         (["--pack", 8, "--pack-whole"], "it needs --pad"),
         (["--pack", 8, "--pad", PAD, "--remainder", "keep"], f"--pad {PAD} goes with --remainder pad, not 'keep'"),
         (["--pack", 8, "--remainder", "pad"], "needs the id of padding"),
-        (["--pack", 8, "--to", "megatron"], "--to megatron has no rows of one length"),
-        (["--pack", 8, "--to", "npy", "--remainder", "keep"], "--to npy has rows of one length only: choose --remainder pad"),
+        (["--pack", 8, "--format", "megatron"], "--format megatron has no rows of one length"),
+        (["--pack", 8, "--format", "npy", "--remainder", "keep"], "--format npy has rows of one length only: choose --remainder pad"),
         (["--pack", 8, "--keep", "n"], "a packed row holds several documents"),
         (["--pack", 0], "--pack is 0; it must be at least 1"),
         (["--most-tokens", 0], "--most-tokens is 0"),
         (["--most-tokens", 1, "--bos", END], "--most-tokens 1: must be more than the 1 ids of bos and eos"),
         (["--bos", "<none>"], "'<none>' is no token of this vocabulary"),
-        (["--format", "megatron"], "is a format of shards (--to megatron)"),
-        (["--to", "csv"], "invalid choice: 'csv'"),
+        (["--format", "csv"], "invalid choice: 'csv'"),
         (["--special", "x"], "invalid choice: 'x'"),
         (["--separator", "x"], "goes with a separator"),
         (["--documents", "separator"], "goes with a separator"),
@@ -274,9 +273,9 @@ def test_decoding_gives_the_corpus_back(source, marks, to, tmp_path, jsonl, ours
         path = tmp_path / "a.txt.gz"
         path.write_bytes(gzip.compress("--".join(TEXTS).encode()))
         options = {"lines": ["--documents", "line"], "separated": ["--documents", "separator", "--separator=--"]}.get(source, [])
-    main("encode", path, "-o", tmp_path / "out", "-v", ours, "--to", to, *options, *marks)
+    main("encode", path, "-o", tmp_path / "out", "-v", ours, "--format", to, *options, *marks)
     for kind in ("jsonl", "parquet", "text"):
-        said = main("decode", tmp_path / "out", "-o", tmp_path / kind, "-v", ours, "--to", kind)
+        said = main("decode", tmp_path / "out", "-o", tmp_path / kind, "-v", ours, "--format", kind)
         assert f"documents   {tmp_path / kind}: " in said
     name = "body" if source == "parquet" else "text"
     texts = [record[name] for record in records(tmp_path / "jsonl")]
@@ -325,7 +324,7 @@ def test_decoding_is_refused(jsonl, tmp_path, out, ours, vocabularies, main, fai
     assert "was encoded with the vocabulary of fingerprint" in line and vocabularies["other"] in line
     assert not (tmp_path / "back").exists()
     for options in ([], ["--overwrite"]):  # the shards have the names of what would be written
-        assert "is a folder of tokens or words" in fails("decode", out, "-o", out, "-v", ours, "--to", "parquet", *options)
+        assert "is a folder of tokens or words" in fails("decode", out, "-o", out, "-v", ours, "--format", "parquet", *options)
     assert "not a finished folder of encoded" in fails("decode", tmp_path, "-o", tmp_path / "back", "-v", ours)
     main("decode", out, "-o", tmp_path / "back", "-v", ours)
     assert "exists; choose another folder or overwrite it" in fails("decode", out, "-o", tmp_path / "back", "-v", ours)

@@ -29,6 +29,7 @@ from beam_bpe import artifacts, storage, train
 from beam_bpe.documents import DocumentBatch
 from beam_bpe.framing import unframe
 from beam_bpe.listing import SourceFile
+from beam_bpe.formats.parquet import MERGES_FILE, VOCABULARY_FILE
 from beam_bpe.transforms import (
     CountWords,
     LearnVocabulary,
@@ -43,7 +44,7 @@ from beam_bpe.transforms import count as count_module
 from beam_bpe.transforms import read as read_module
 from beam_bpe.transforms.count import shards_for
 from beam_bpe.transforms.words import CountedWord
-from beam_bpe.vocabulary import MERGES_FILE, VOCABULARY_FILE, Vocabulary
+from beam_bpe.vocabulary import Vocabulary
 from beam_bpe.words import WordCounts, unpack_table
 
 ROOT = Path(beam_bpe.__file__).resolve().parent.parent

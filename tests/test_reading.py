@@ -825,21 +825,20 @@ def test_places_and_columns_of_tables(tmp_path, name, errors):
         placed(tmp_path / name, keep=("m",))
 
 
-@pytest.mark.xfail(reason="bounds of the repaired text are not those of the text", strict=False)
-def test_places_where_a_repaired_byte_is_a_separator(tmp_path):
+def test_a_separator_that_repair_would_make(tmp_path):
     (tmp_path / "a.txt").write_bytes(b"a\xffb\xef\xbf\xbdc")
-    found = placed(tmp_path / "a.txt", documents="separator", separator="\ufffd")
-    assert [(text, place) for text, place, _ in found] == [(b"a", 0), (b"b", 2), (b"c", 6)]
+    with pytest.raises(ValueError, match="choose 'strict' or 'skip'"):
+        Reading(documents="separator", separator="x\ufffd")
+    found = placed(tmp_path / "a.txt", documents="separator", separator="\ufffd", errors="skip")
+    assert [(text, place) for text, place, _ in found] == [(b"c", 6)]
 
 
-@pytest.mark.xfail(reason="pyarrow takes no rows of views", strict=False)
 def test_views_beside_null_texts(tmp_path):
     table = pa.table({"text": ["a", None], "view": pa.array(["x", "y"], pa.string_view())})
     pq.write_table(table, tmp_path / "a.parquet")
     assert placed(tmp_path / "a.parquet") == [(b"a", 0, {"view": "x"})]
 
 
-@pytest.mark.xfail(reason="two columns of one name are said to be damage", strict=False)
 def test_two_other_columns_of_one_name_are_refused(tmp_path):
     table = pa.table([pa.array(["a"]), pa.array([1]), pa.array([2])], names=["text", "n", "n"])
     write_table(tmp_path / "a.arrow", table)

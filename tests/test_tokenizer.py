@@ -395,16 +395,23 @@ def test_reference_on_learned_vocabularies(tokenizer):
 
 def test_a_cache_that_is_wiped_all_the_time():
     rng = random.Random(3)
-    tokenizer, merges = random_tokenizer(rng, "abcdefgh", 200, pattern="whitespace")
-    tiny = Tokenizer(tokenizer.vocabulary, cache_bytes=0)
-    words = ["".join(rng.choices("abcdefgh", k=rng.choice([2, 5, 14, 15, 16, 24, 31, 32]))) for _ in range(3000)]
-    # words that differ at one place only, in any of the parts that a key has
-    words += [("abcdefgh" * 4)[:at] + char + ("abcdefgh" * 4)[at:length] for length in (6, 12, 14, 20, 30) for at in range(length) for char in "abcdefgh"]
-    rng.shuffle(words)
-    assert len(set(words)) > 2000  # a cache of no bytes has places for 64 short words
-    expected = {word: by_rank(tokenizer, merges, word.encode()) for word in set(words)}
+    words = ["".join(rng.choices("abcdefgh", k=rng.choice([2, 5, 14, 15, 16, 24, 31, 32]))) for _ in range(500)]
+    # one behind the other, words that differ in eight bytes of their keys only
+    for length in (14, 15, 30, 31):
+        for start in range(0, length, 8):
+            other = ["".join(rng.choices("abcdefgh", k=min(8, length - start))) for _ in range(120)]
+            words += [("abcdefgh" * 4)[:start] + part + ("abcdefgh" * 4)[start + len(part) : length] for part in other]
+    # learned from these words, so that they give few ids and are kept
+    vocabulary = train(WordCounts.from_documents([" ".join(words)], pattern="whitespace"), 2500, min_pair_count=1)
+    merges = {pair: 256 + i for i, pair in enumerate(zip(vocabulary.left.tolist(), vocabulary.right.tolist()))}
+    byte_ids = [vocabulary.ids[bytes([b])] for b in range(256)]
+    expected = {word: reference.encode(word.encode(), merges, byte_ids) for word in set(words)}
+    short = [word for word, ids in expected.items() if len(word) < 16 and len(ids) <= 4]
+    wide = [word for word, ids in expected.items() if 16 <= len(word) < 32 and len(ids) <= 8]
+    assert len(short) > 300 and len(wide) > 500  # a cache of no bytes has places for 64 of these and 16 of those
     text = " ".join(words * 2)
-    for one in (tokenizer, tiny, tokenizer):
+    tokenizer, tiny = Tokenizer(vocabulary), Tokenizer(vocabulary, cache_bytes=0)
+    for one in (tokenizer, tiny, tokenizer, tiny):
         assert one.encode(text) == [i for word in words * 2 for i in expected[word]]
 
 

@@ -8,14 +8,16 @@ from beam_bpe.documents import ERRORS, FORMATS, UNITS
 from beam_bpe.pretokenize import DEFAULT_PATTERN, GAPS, PATTERNS
 
 
-def add_reading(parser: Parser) -> None:
+def add_reading(parser: Parser, format_option: str = "--format") -> None:
     """Add how documents are read."""
     group = parser.add_argument_group("reading")
     group.add_argument("--documents", choices=UNITS, default="file", help="what a document of a text file is (file)")
     group.add_argument("--separator", help=r"the text between documents, with --documents separator (\n, \r, \t and \\ are read)")
     group.add_argument("--field", default="text", help="of JSON lines (text)")
     group.add_argument("--column", default="text", help="of Parquet and Arrow tables (text)")
-    group.add_argument("--format", choices=("auto", *FORMATS), default="auto", help="by default by each file's name")
+    group.add_argument(
+        format_option, choices=("auto", *FORMATS), default="auto", help="of the inputs, by default by each file's name"
+    )
     group.add_argument(
         "--errors",
         choices=ERRORS,

@@ -33,8 +33,8 @@ def add(added: Any) -> dict[str, Parser]:
 
 def _convert(args: argparse.Namespace) -> None:
     chosen = args.to or _format_by_name(args.output)
-    if args.no_verify and chosen != "huggingface":
-        raise UsageError("--no-verify goes with --to huggingface, which alone is tried")
+    if args.no_verify and chosen not in ("huggingface", "tiktoken"):
+        raise UsageError("--no-verify goes with --to huggingface or tiktoken, which alone are tried")
     output = _place(args.output, chosen)
     vocabulary = load(args, args.vocabulary)
     options: dict[str, Any] = {"verify": False} if args.no_verify else {}

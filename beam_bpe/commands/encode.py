@@ -43,7 +43,7 @@ def add(added: Any) -> dict[str, Parser]:
     parser.add_argument("-o", "--output", required=True, metavar="FOLDER", help="where the shards go")
     add_vocabulary(parser)
     group = parser.add_argument_group("encoding")
-    group.add_argument("--to", choices=shards.FORMATS, default="parquet", help="the format of the shards (parquet)")
+    group.add_argument("--format", choices=shards.FORMATS, default="parquet", help="the format of the shards (parquet)")
     group.add_argument(
         "--special", choices=SPECIAL_POLICIES, default="text", help="what happens to special tokens in the text (text)"
     )
@@ -67,8 +67,7 @@ def add(added: Any) -> dict[str, Parser]:
     group.add_argument(
         "--resume", action="store_true", help="skip the shards that an earlier run made of the same sources in the same way"
     )
-    add_reading(parser)
-    _of_inputs(parser)
+    add_reading(parser, format_option="--input-format")
     add_running(parser)
     parser.set_defaults(run=_encode)
 
@@ -76,27 +75,13 @@ def add(added: Any) -> dict[str, Parser]:
     back.add_argument("folder", metavar="FOLDER", help="what encode wrote")
     back.add_argument("-o", "--output", required=True, metavar="FOLDER", help="where the documents go")
     add_vocabulary(back)
-    back.add_argument("--to", choices=TEXT_FORMATS, default="jsonl", help="text joins the documents of a shard, with their separator, or a line break where they were rows or fields (jsonl)")
+    back.add_argument("--format", choices=TEXT_FORMATS, default="jsonl", help="text joins the documents of a shard, with their separator, or a line break where they were rows or fields (jsonl)")
     back.add_argument("--errors", choices=("replace", "strict"), default="replace", help="bytes that are not UTF-8 (replace)")
     back.add_argument("--progress", choices=console.MODES, default="auto", help="(auto: a bar on a terminal)")
     back.add_argument("--overwrite", action="store_true", help="replace what stands in the output")
     back.add_argument("--debug", action="store_true", help="show the traceback of an error")
     back.set_defaults(run=_decode)
     return {"encode": parser, "decode": back}
-
-
-def _of_inputs(parser: Parser) -> None:
-    """Let --format say that the shards' format is another option."""
-    for action in parser._actions:
-        if action.dest == "format":
-            action.type = _input_format
-            action.help = "of the inputs, by default by each file's name"
-
-
-def _input_format(text: str) -> str:
-    if text in set(shards.FORMATS) - {"parquet"}:
-        raise argparse.ArgumentTypeError(f"{text!r} is a format of shards (--to {text}); --format is that of the inputs")
-    return text
 
 
 _OPTIONS = {
@@ -118,7 +103,7 @@ _OPTIONS = {
 
 def _as_options(text: str) -> str:
     """Write the arguments that a message names as options: remainder='pad' as --remainder pad."""
-    text = re.sub(r"\bformat='(\w+)'", r"--to \1", text)
+    text = re.sub(r"\bformat='(\w+)'", r"--format \1", text)
     text = re.sub(r"\b(pack_whole|overwrite|resume)=True\b", lambda match: "--" + match[1].replace("_", "-"), text)
     text = re.sub(r"\bsplit=False\b", "--pack-whole", text)
     value = r"(?:'([^']*)'|([\w.-]+))"
@@ -156,7 +141,7 @@ def _encode(args: argparse.Namespace) -> None:
             args.inputs,
             args.output,
             vocabulary,
-            format=args.to,
+            format=args.format,
             special=args.special,
             bos=args.bos,
             eos=args.eos,
@@ -168,10 +153,10 @@ def _encode(args: argparse.Namespace) -> None:
             max_document_bytes=args.max_document_bytes,
             method=args.method,
             documents=args.documents,
-            separator=unescaped("--" if args.separator == [] else args.separator),  # argparse takes it away
+            separator=unescaped(args.separator),
             field=args.field,
             column=args.column,
-            input_format=args.format,
+            input_format=args.input_format,
             keep=args.keep,
             errors=args.errors,
             dead_letters=rejected,
@@ -236,7 +221,7 @@ def _decode(args: argparse.Namespace) -> None:
             f"{found[:12]}…{options_of(args)}"
         )
     parts = [part for part in manifest["parts"] if part["files"]]
-    paths = [(part["name"], storage.join(args.output, part["name"] + _SUFFIXES[args.to])) for part in parts]
+    paths = [(part["name"], storage.join(args.output, part["name"] + _SUFFIXES[args.format])) for part in parts]
     stale = _claim(args, {path.rpartition("/")[2] for _, path in paths})
     line = console.ProgressLine(args.progress)
     documents = size = 0
@@ -244,7 +229,7 @@ def _decode(args: argparse.Namespace) -> None:
     try:
         for number, (name, path) in enumerate(paths):
             line.show("decoding", number, len(paths), "shards")
-            rows, written = _WRITERS[args.to](path, _Texts(args, tokenizer, manifest["parameters"], name))
+            rows, written = _WRITERS[args.format](path, _Texts(args, tokenizer, manifest["parameters"], name))
             documents, size = documents + rows, size + written
         line.show("decoding", len(paths), len(paths), "shards")
     finally:
@@ -259,7 +244,7 @@ def _claim(args: argparse.Namespace, written: set[str]) -> list[str]:
     """Refuse an output that holds something else; return the files of an earlier run that this one does not write."""
     if storage.exists(storage.join(args.output, artifacts.MANIFEST)):
         raise FileExistsError(f"{args.output} is a folder of tokens or words: choose another one for the documents")
-    ours = re.compile(rf"part-\d{{5,}}-of-\d{{5,}}{re.escape(_SUFFIXES[args.to])}")
+    ours = re.compile(rf"part-\d{{5,}}-of-\d{{5,}}{re.escape(_SUFFIXES[args.format])}")
     there = [name for name in storage.list_names(args.output) if ours.fullmatch(name)]
     if there and not args.overwrite:
         raise FileExistsError(f"{storage.join(args.output, there[0])} exists; choose another folder or overwrite it (--overwrite)")

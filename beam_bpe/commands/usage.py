@@ -57,10 +57,12 @@ def check_positive(args: argparse.Namespace, *names: str) -> None:
             raise UsageError(f"--{name.replace('_', '-')} is {value}; it must be at least 1")
 
 
-def unescaped(separator: str | None) -> str | None:
+def unescaped(separator: str | list[str] | None) -> str | None:
     r"""Read \n, \r, \t and \\ in a separator, which a shell cannot easily pass."""
     if separator is None:
         return None
+    if isinstance(separator, list):  # argparse takes the value -- away
+        separator = "--"
     known = {"n": "\n", "r": "\r", "t": "\t", "\\": "\\"}
 
     def meant(escape: re.Match[str]) -> str:

@@ -134,9 +134,8 @@ def fastokens(files: Files, source: str = "") -> Encoder:
 
     if files.encoding in ("cl100k_base", "o200k_base"):
         made = peer.Tokenizer.from_tiktoken(files.ranks, encoding=files.encoding)
-    else:
-        known = files.published
-        made = peer.Tokenizer.from_tiktoken(files.ranks, pattern=known["pat_str"], special_tokens=known["special_tokens"])
+    else:  # with a rank file and a pattern it takes three times as long; a tokenizer.json with holes it refuses
+        made = peer.Tokenizer.from_file(str(files.tokenizer_json))
     return Encoder(
         made,
         lambda document: made.encode_ordinary(document).ids,

@@ -63,7 +63,7 @@ def encoders(bench: Bench, name: str, what: str, encoding: str, *arguments: obje
     more: list[object] = []
     if name == "beam_bpe":
         more += ["--vocabulary", bench.corpora.path(f"vocabulary-{encoding}")]
-    if name == "tokenizers" or "tokenizer.json" in arguments:
+    if name in ("tokenizers", "fastokens") or "tokenizer.json" in arguments:
         more += ["--tokenizer-json", bench.corpora.path(f"tokenizer-{encoding}.json")]
     return program("encoders", name, what, encoding, bench.corpora.reference, *arguments, *more, **options)
 

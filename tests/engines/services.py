@@ -256,7 +256,7 @@ class SparkCluster(Service):
 
     def start(self) -> None:
         home = prepare.spark_home()
-        variables = {"SPARK_HOME": home, "SPARK_LOCAL_IP": HOST}
+        variables = {"SPARK_HOME": home, "SPARK_LOCAL_IP": HOST, "SPARK_SCALA_VERSION": "2.12"}
         daemon = [java(), "-Xmx512m", "-cp", f"{home}/jars/*"]
         port, self.web = free_ports(2)
         master = [*daemon, "org.apache.spark.deploy.master.Master", "--host", HOST, "--port", port]

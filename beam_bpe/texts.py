@@ -1,0 +1,67 @@
+"""Texts as bytes: str that holds surrogates, and bytes that are not UTF-8."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from beam_bpe import _scan
+from beam_bpe.pretokenize import PreTokenizer
+
+
+def bytes_of(text: str | bytes) -> bytes:
+    """Return a text in UTF-8, lone surrogates as U+FFFD, or bytes as they are; TypeError if it is neither."""
+    if isinstance(text, bytes):
+        return text
+    if not isinstance(text, str):
+        if isinstance(text, (bytearray, memoryview)):
+            return bytes(text)
+        raise TypeError(f"a text is str or bytes, not {type(text).__name__}")  # bytes(5) would be five NULs
+    try:
+        return text.encode()
+    except UnicodeEncodeError:  # surrogate pairs combine, lone ones are replaced
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").encode()
+
+
+def is_text(data: memoryview, bounds: np.ndarray) -> bool:
+    """Whether each document is valid UTF-8."""
+    if not len(bounds) or not len(data):
+        return True
+    if _scan.invalid_utf8(data) >= 0:
+        return False
+    edges = bounds[bounds < len(data)]  # no document may begin or end inside a character
+    return not bool(((np.frombuffer(data, np.uint8)[edges] & 0xC0) == 0x80).any())
+
+
+def pieces_of_invalid(data: bytes, pre_tokenizer: PreTokenizer) -> list[bytes]:
+    """Cut bytes that are not UTF-8 where their text with U+FFFD would be cut, and keep the bytes."""
+    lengths: list[int] = []  # bytes of data for each character of the text
+    at = 0
+    while at < len(data):
+        bad = _scan.invalid_utf8(data, at)
+        good = data[at:bad] if bad >= 0 else data[at:]
+        lengths += [len(char.encode()) for char in good.decode()]
+        if bad < 0:
+            break
+        try:
+            data[bad : bad + 4].decode()
+            width = 1
+        except UnicodeDecodeError as error:
+            width = error.end - error.start if error.start == 0 else 1
+        lengths.append(width)
+        at = bad + width
+    pieces = []
+    character = start = 0
+    text, gaps = data.decode("utf-8", "replace"), pre_tokenizer.gaps == "drop"
+    for word in pre_tokenizer.split(text):
+        if gaps:  # the word does not begin where the one before ended
+            place = text.find(word, character)
+            if place < 0:  # a function may give other words than those of the text
+                pieces.append(word.encode())
+                continue
+            start += sum(lengths[character:place])
+            character = place
+        size = sum(lengths[character : character + len(word)])
+        pieces.append(data[start : start + size])
+        character += len(word)
+        start += size
+    return pieces

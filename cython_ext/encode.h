@@ -179,6 +179,11 @@ static __attribute__((noinline)) int encode_long(const Model *m, Cache *c, const
             return 0;
         }
     }
+    if (*p < 0x80 && n <= 64) {
+        u8 some = 0;
+        for (u64 i = 0; i < n; i++) some |= p[i];
+        if (some < 0x80) return encode_segment(m, c, p, n, limit, out); /* ASCII has no barriers */
+    }
     u64 left = valid_length(at, end);
     u32 left_code = left ? code_point(at, left) : 0;
     at += left ? left : 1;

@@ -295,8 +295,15 @@ static inline u32 merge_middling(const Model *m, Middling *s, const u8 *p, u32 n
     return k;
 }
 
+/* Whether a piece is mostly runs of equal bytes, such as the lines of tables: then a few nodes are all of it. */
+static inline int is_of_runs(const Model *m, const u8 *p, u64 n) {
+    u32 changes = 0;
+    for (u64 i = 1; i < n; i++) changes += p[i] != p[i - 1];
+    return m->ordered && 8 * changes < n;
+}
+
 static inline int merge_beyond(const Model *m, Scratch *s, const u8 *p, u64 n, Ids *out) { /* than LINEAR */
-    if (n > MIDDLING) return merge_long(m, s, p, n, out);
+    if (n > MIDDLING || is_of_runs(m, p, n)) return merge_long(m, s, p, n, out);
     if (reserve(out, n)) return OUT_OF_MEMORY;
     out->n += merge_middling(m, &s->middling, p, (u32)n, out->ids + out->n);
     return 0;

@@ -34,8 +34,14 @@ typedef struct {
 
 static inline u32 class_of(u32 code) { return CLASS_OF[CLASS_BLOCK[code >> 8]][code & 255]; }
 
+#if defined(__GNUC__)
+#define ALWAYS_INLINE static inline __attribute__((always_inline))
+#else
+#define ALWAYS_INLINE static inline
+#endif
+
 /* Class of the character at p, and its length in bytes; the text is valid UTF-8. */
-static inline u32 class_at(const u8 *p, u32 *length) {
+ALWAYS_INLINE u32 class_at(const u8 *p, u32 *length) {
     u32 c = p[0];
     if (c < 0x80) {
         *length = 1;
@@ -148,6 +154,55 @@ static inline const u8 *white_space(const u8 *p, const u8 *end, enum pattern pat
     return q == end || last == p ? q : last; /* the last one is left to the word behind it */
 }
 
+/* ---- the words of which most text is made --------------------------------------------------- */
+
+#if defined(__SSE2__)
+/* Bits of the 16 bytes at p that are ASCII letters of lower case; with fold = 0x20, of both. */
+ALWAYS_INLINE u32 ascii_letters(__m128i bytes, int fold) {
+    __m128i x = _mm_or_si128(bytes, _mm_set1_epi8((char)fold));
+    return (u32)_mm_movemask_epi8(
+        _mm_cmplt_epi8(_mm_add_epi8(x, _mm_set1_epi8((char)(0x80 - 'a'))), _mm_set1_epi8((char)(0x80 + 26))));
+}
+#endif
+
+/* Whether an ASCII character is one of [^\r\n\p{L}\p{N}'], which the letters behind it take with them. */
+ALWAYS_INLINE u32 is_prefix(u8 c) { return (c < 0x80) & in_set(SET(OTHER) | SET(SPACE), CLASS_OF[0][c]) & (c != '\''); }
+
+/* The end of ` ?[A-Za-z]+` at p where that is the word under gpt2, or of `[^\r\n\p{L}\p{N}']?[A-Za-z]+` under the
+ * family of cl100k (any), else NULL: with one branch that is nearly always taken. */
+ALWAYS_INLINE const u8 *plain_word(const u8 *p, const u8 *end, int any) {
+#if defined(__SSE2__)
+    if (end - p <= 16) return NULL;
+    u32 letters = ascii_letters(_mm_loadu_si128((const __m128i *)p), 0x20);
+    u32 run = letters | ((letters >> 1) & (any ? is_prefix(*p) : *p == ' '));
+    u32 length = (u32)__builtin_ctz(~run);
+    if ((run & 1) && length < 16 && p[length] < 0x80) return p + length;
+#else
+    (void)p, (void)end, (void)any;
+#endif
+    return NULL;
+}
+
+ALWAYS_INLINE const u8 *plain_spaced(const u8 *p, const u8 *end) { return plain_word(p, end, 0); }
+ALWAYS_INLINE const u8 *plain_prefixed(const u8 *p, const u8 *end) { return plain_word(p, end, 1); }
+
+/* The end of `[^\r\n\p{L}\p{N}']?[A-Z]?[a-z]+` at p where that is the word under o200k, else NULL. */
+ALWAYS_INLINE const u8 *plain_cased_word(const u8 *p, const u8 *end) {
+#if defined(__SSE2__)
+    if (end - p <= 16) return NULL;
+    __m128i bytes = _mm_loadu_si128((const __m128i *)p);
+    u32 lower = ascii_letters(bytes, 0), first = 1u << is_prefix(*p);
+    u32 upper = ascii_letters(bytes, 0x20) & ~lower & first;
+    u32 run = lower | upper | (first - 1);
+    u32 length = (u32)__builtin_ctz(~run);
+    /* the first letter, and behind one of upper case one of lower case */
+    if ((lower & (first + upper)) && length < 16 && p[length] < 0x80 && p[length] != '\'') return p + length;
+#else
+    (void)p, (void)end;
+#endif
+    return NULL;
+}
+
 /* ---- patterns ------------------------------------------------------------------------------ */
 
 static inline const u8 *next_gpt2(const u8 *p, const u8 *end) {
@@ -243,20 +298,21 @@ static inline const u8 *next_whitespace(const u8 *p, const u8 *end) {
 static inline size_t scan_words(enum pattern pattern, const u8 **at, const u8 *end, Word *words, size_t most) {
     const u8 *p = *at;
     size_t n = 0;
-#define SCAN(next)                       \
+#define SCAN(plain, next)                \
     while (n < most && p < end) {        \
-        const u8 *q = next(p, end);      \
+        const u8 *q = plain(p, end);     \
+        if (!q) q = next(p, end);        \
         words[n].start = p;              \
         words[n++].length = (size_t)(q - p); \
         p = q;                           \
     }                                    \
     break;
     switch (pattern) {
-        case GPT2: SCAN(next_gpt2)
-        case CL100K: SCAN(next_cl100k)
-        case O200K: SCAN(next_o200k)
-        case LLAMA3: SCAN(next_llama3)
-        case QWEN2: SCAN(next_qwen2)
+        case GPT2: SCAN(plain_spaced, next_gpt2)
+        case CL100K: SCAN(plain_prefixed, next_cl100k)
+        case O200K: SCAN(plain_cased_word, next_o200k)
+        case LLAMA3: SCAN(plain_prefixed, next_llama3)
+        case QWEN2: SCAN(plain_prefixed, next_qwen2)
         case WHITESPACE:
             while (n < most) {
                 p = skip(p, end, SPACES);

@@ -75,18 +75,15 @@ typedef struct {
     u64 lo, hi, slot;
 } PieceKey;
 
+/* KEEP + 16 - n: n bytes of ones, then zeros, of 16 */
+static const u8 KEEP[32] = {255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255};
+
 /* Bytes up to `limit` may be read. */
 static inline PieceKey piece_key(const Cache *c, const u8 *p, u64 n, const u8 *limit, u64 flag) {
     PieceKey key;
     if (limit - p >= 16) {
-        key.lo = load64(p);
-        key.hi = load64(p + 8);
-        if (n < 8) {
-            key.lo &= ((u64)1 << (8 * n)) - 1;
-            key.hi = 0;
-        } else {
-            key.hi &= ((u64)1 << (8 * (n - 8))) - 1;
-        }
+        key.lo = load64(p) & load64(KEEP + 16 - n); /* without a branch on the length, which nobody can foresee */
+        key.hi = load64(p + 8) & load64(KEEP + 24 - n);
     } else if (n < 8) {
         key.lo = load_few(p, n);
         key.hi = 0;

@@ -223,24 +223,43 @@ static inline int merge_long(const Model *m, Scratch *s, const u8 *p, u64 n, Ids
     return error;
 }
 
-/* Up to LINEAR bytes. */
+/* Up to LINEAR bytes, which are fewer than 32.  Symbols stay where their first byte is: shifting the rest of a
+ * few costs more than looking at places that are empty. */
 static inline u32 merge_short(const Model *m, const u8 *p, u32 n, u32 *ids) {
-    u32 ranks[LINEAR];
-    for (u32 i = 0; i < n; i++) ids[i] = m->byte_id[p[i]];
-    for (u32 i = 0; i + 1 < n; i++) ranks[i] = m->byte_pair[p[i] << 8 | p[i + 1]];
-    while (n > 1) {
-        u32 best = 0;
-        for (u32 i = 1; i + 1 < n; i++)
-            if (ranks[i] < ranks[best]) best = i;
-        if (ranks[best] == NO_RANK) break;
-        ids[best] = m->merged[ranks[best]];
-        n--;
-        for (u32 i = best + 1; i < n; i++) ids[i] = ids[i + 1];
-        for (u32 i = best + 1; i + 1 < n; i++) ranks[i] = ranks[i + 1];
-        if (best + 1 < n) ranks[best] = pair_rank(m, ids[best], ids[best + 1]);
-        if (best) ranks[best - 1] = pair_rank(m, ids[best - 1], ids[best]);
+    u32 keys[LINEAR + 1]; /* rank << 5 | position, of the pair with the next symbol; NO_RANK: none, or no symbol */
+    u8 next[LINEAR + 1], previous[LINEAR + 1];
+    for (u32 i = 0; i < n; i++) {
+        ids[i] = m->byte_id[p[i]];
+        next[i] = (u8)(i + 1);
+        previous[i] = (u8)(i - 1);
     }
-    return n;
+    for (u32 i = 0; i + 1 < n; i++) {
+        u32 rank = m->byte_pair[p[i] << 8 | p[i + 1]];
+        keys[i] = rank == NO_RANK ? NO_RANK : rank << 5 | i;
+    }
+    keys[n - 1] = NO_RANK;
+    for (;;) {
+        u32 best = keys[0];
+        for (u32 i = 1; i < n; i++) best = keys[i] < best ? keys[i] : best;
+        if (best == NO_RANK) break;
+        u32 a = best & 31, b = next[a], after = next[b], x = m->merged[best >> 5], rank = NO_RANK;
+        ids[a] = x;
+        keys[b] = NO_RANK;
+        next[a] = (u8)after;
+        if (after < n) {
+            previous[after] = (u8)a;
+            rank = pair_rank(m, x, ids[after]);
+        }
+        keys[a] = rank == NO_RANK ? NO_RANK : rank << 5 | a;
+        if (a) {
+            u32 before = previous[a];
+            rank = pair_rank(m, ids[before], x);
+            keys[before] = rank == NO_RANK ? NO_RANK : rank << 5 | before;
+        }
+    }
+    u32 k = 0;
+    for (u32 a = 0; a < n; a = next[a]) ids[k++] = ids[a];
+    return k;
 }
 
 static inline void sift_down(u64 *heap, u64 n, u64 i, u64 key) {

@@ -11,10 +11,16 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def pytest_addoption(parser):
+    parser.addoption("--engines", action="store_true", help="run the tests on real engines as well, which tests/engines prepares")
     parser.addoption("--slow", action="store_true", help="run the tests marked slow as well")
 
 
 def pytest_collection_modifyitems(config, items):
+    if not config.getoption("--engines"):
+        aside = pytest.mark.skip(reason="real engines: run with --engines")
+        for item in items:
+            if "engines" in item.path.parts:
+                item.add_marker(aside)
     if not config.getoption("--slow"):
         skipped = pytest.mark.skip(reason="slow: run with --slow")
         for item in items:

@@ -52,7 +52,8 @@ def _show(args: argparse.Namespace) -> None:
     else:
         print_foreign(path, vocabulary)
     print_parameters(vocabulary.parameters)
-    print_totals(vocabulary.totals)
+    if vocabulary.totals:
+        print_totals(vocabulary.totals)
     merges = vocabulary.merges
     for title, some in (("first", merges[: args.most]), ("last", merges[max(args.most, len(merges) - args.most) :])):
         if some:

@@ -80,6 +80,8 @@ def start(*argv: object, **options) -> subprocess.Popen:
     """Start the command as a process of its own."""
     env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *options.pop("path", [])])}
     options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "start_new_session": True, **options}
+    # A run in the background of a shell ignores SIGINT, and its children would too.
+    options.setdefault("preexec_fn", lambda: signal.signal(signal.SIGINT, signal.default_int_handler))
     return subprocess.Popen([sys.executable, "-m", "beam_bpe", *map(str, argv)], env=env, text=True, **options)
 
 

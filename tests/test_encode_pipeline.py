@@ -232,7 +232,7 @@ def test_killed_in_the_middle(corpus, vocabulary, plain, tmp_path):
     vocabulary.save(str(tmp_path / "v"))
     for format, again in (("parquet", []), ("parquet", ["--resume"]), ("npy", ["--resume"])):
         out, undisturbed = tmp_path / f"out-{format}-{len(again)}", tmp_path / f"plain-{format}"
-        command = ["encode", str(corpus), "-v", str(tmp_path / "v"), "--range-bytes", "1000", "--to", format, "-o"]
+        command = ["encode", str(corpus), "-v", str(tmp_path / "v"), "--range-bytes", "1000", "--format", format, "-o"]
         env = {**os.environ, "PYTHONPATH": str(ROOT)}
         process = subprocess.Popen([sys.executable, "-c", SCRIPT, *command, str(out)], env=env, stderr=subprocess.DEVNULL)
         deadline = time.monotonic() + 60

@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-import subprocess
 import sys
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -18,9 +16,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import prepare  # noqa: E402
 import services  # noqa: E402
+from submitting import Engine  # noqa: E402
 
-#: Seconds until a job is given up; far more than it takes on a machine that is not busy with other work.
-JOB_SECONDS = 600
 ENGINES = ("local", "processes", "prism", "spark-local", "spark-cluster", "flink-cluster")
 LOCAL_FLAGS = {
     "local": [],
@@ -35,41 +32,6 @@ _PARTS = {
     "flink-cluster": ["flink"],
     "minio": ["minio"],
 }
-
-
-@dataclass
-class Engine:
-    """A place where pipelines run: Beam's flags for it, and how to submit."""
-
-    name: str
-    flags: list[str]
-    folder: Path
-    service: services.Service | None = None
-    variables: dict[str, str] = field(default_factory=dict)
-
-    def beam_bpe(self, *arguments: object, seed: object = 0, fails: bool = False) -> subprocess.CompletedProcess[str]:
-        """Run `beam-bpe ARGUMENTS -- FLAGS` and return what came of it."""
-        flags = ["--", *self.flags] if self.flags else []
-        return self._run([prepare.worker_bin("beam-bpe"), *arguments, *flags], seed, fails)
-
-    def python(self, script: Path, *arguments: object, seed: object = 0) -> subprocess.CompletedProcess[str]:
-        """Run a program with the flags behind its arguments."""
-        return self._run([prepare.worker_bin("python"), script, *arguments, *self.flags], seed, False)
-
-    def _run(self, command: list[object], seed: object, fails: bool) -> subprocess.CompletedProcess[str]:
-        kept = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "PYTHONHOME")}
-        done = subprocess.run(
-            [str(word) for word in command],
-            capture_output=True,
-            text=True,
-            timeout=JOB_SECONDS,
-            cwd=self.folder,  # not the checkout
-            env={**kept, "PYTHONHASHSEED": str(seed), **self.variables},
-        )
-        if bool(done.returncode) != fails:
-            logs = self.service.logs() if self.service else ""
-            pytest.fail(f"{command} ended with {done.returncode}\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}\n{logs}")
-        return done
 
 
 def demand(*parts: str) -> None:

@@ -31,7 +31,7 @@ ROOT = HERE.parents[1]
 CACHE = Path(os.environ.get("BEAM_BPE_ENGINES") or Path.home() / ".cache" / "beam_bpe" / "engines").absolute()
 
 PRISM = "github.com/apache/beam/sdks/v2/go/cmd/prism@v2.77.0"
-MINIO = "github.com/minio/minio@latest"
+MINIO = "github.com/minio/minio@v0.0.0-20260212201848-7aac2a2c5b7c"
 SPARK = "pyspark==3.5.7"
 FLINK = "apache-flink-libraries==1.19.3"
 PYTHON = f"cp{sys.version_info.major}{sys.version_info.minor}"

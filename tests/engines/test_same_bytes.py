@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from beam_bpe import WordCounts
+from submitting import Engine
 
 VOCAB_SIZE = 4000
 RANGE_BYTES = 1 << 20
@@ -76,8 +77,6 @@ def train(engine, corpus, folder, shards, *arguments, seed=0):
 @pytest.fixture(scope="session")
 def expected(workers, submit_from, corpus, tmp_path_factory):
     """What the local runner makes, by the number of shards."""
-    from conftest import Engine
-
     made = {}
     local = Engine("local", [], submit_from)
 
@@ -94,8 +93,6 @@ def expected(workers, submit_from, corpus, tmp_path_factory):
 @pytest.fixture(scope="session")
 def encoded(workers, submit_from, corpus, expected, tmp_path_factory) -> Path:
     """The shards of ids that the local runner makes."""
-    from conftest import Engine
-
     folder = tmp_path_factory.mktemp("encoded") / "out"
     encode(Engine("local", [], submit_from), corpus, folder, expected(1))
     return folder
@@ -140,12 +137,28 @@ def test_shards_of_ids(engine, corpus, expected, encoded, tmp_path):
 
 
 @pytest.mark.parametrize("engine", ["spark-cluster", "flink-cluster"], indirect=True)
-def test_work_spreads(engine, tmp_path):
-    """24 ranges are read in as many processes as the cluster has slots."""
+def test_work_spreads(engine, workers, tmp_path):
+    """24 ranges are read in as many processes as the cluster has slots, all of them with the package of the wheel."""
     (tmp_path / "seen").mkdir()
     (tmp_path / "text.txt").write_text("".join(f"{number:06} low lower newest\n" for number in range(24_000)))
-    done = engine.python(SPREAD, tmp_path / "text.txt", tmp_path / "seen", 24_000)
-    seen = [path.name.split("-") for path in (tmp_path / "seen").iterdir()]
-    assert len({number for _, number in seen}) == 24, done.stdout
-    assert len({process for process, _ in seen}) == 4
-    assert all("workers-" in Path(path.read_text()).as_posix() for path in (tmp_path / "seen").iterdir())  # the wheel's
+    engine.python(SPREAD, tmp_path / "text.txt", tmp_path / "seen", 24_000, more=engine.service.spread)
+    seen = list((tmp_path / "seen").iterdir())
+    processes, ranges = zip(*(path.name.split("-") for path in seen))
+    assert len(set(ranges)) == 24
+    assert len(set(processes)) == 4
+    assert all(Path(path.read_text()).is_relative_to(workers) for path in seen)
+
+
+def test_runners_that_lose_elements_are_refused(workers, submit_from, tmp_path):
+    """Those that drop what is emitted at the end of a bundle, before anything runs and in one line."""
+    (tmp_path / "lossy.py").write_text(
+        "from apache_beam.runners.portability.fn_api_runner import FnApiRunner\n"
+        "class DaskRunner(FnApiRunner): pass\n"
+        "class PySparkRunner(FnApiRunner): pass\n"
+    )
+    (tmp_path / "text.txt").write_text("low lower newest widest " * 50)
+    for name in ("DaskRunner", "PySparkRunner"):
+        lossy = Engine(name, [f"--runner=lossy.{name}"], submit_from, variables={"PYTHONPATH": str(tmp_path)})
+        done = lossy.beam_bpe("count", tmp_path / "text.txt", "--output", tmp_path / "out", fails=True)
+        assert f"{name} loses what is emitted at the end of a bundle" in done.stderr
+        assert done.stderr.count("\n") == 1 and not (tmp_path / "out").exists()

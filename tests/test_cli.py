@@ -874,3 +874,14 @@ def test_inputs_may_stand_on_either_side_of_options(corpus, out, tmp_path, beam_
 
 def test_an_option_like_no_other(corpus, out, fails):
     assert "there is no option --xyzzy. Beam's own options come after --" in fails("count", corpus, "-o", out, "--xyzzy", code=2)
+
+
+def test_overwriting_with_inputs_that_do_not_exist_takes_nothing_away(tmp_path):
+    (tmp_path / "a.txt").write_text("low low lower " * 20)
+    command = ["train", tmp_path / "a.txt", "-o", tmp_path / "v", "--vocab-size", "260", "--progress", "none"]
+    assert cli.main([str(arg) for arg in command]) == 0
+    before = {path.name: path.read_bytes() for path in (tmp_path / "v").glob("*.parquet")}
+    for inputs in (["nope.txt"], ["--words", str(tmp_path / "nope.parquet")]):
+        assert cli.main(["train", *inputs, "-o", str(tmp_path / "v"), "--vocab-size", "260", "--overwrite"]) == 1
+        assert {path.name: path.read_bytes() for path in (tmp_path / "v").glob("*.parquet")} == before
+    assert cli.main([str(arg) for arg in [*command, "--overwrite"]]) == 0

@@ -456,3 +456,11 @@ def test_conversions_that_are_refused(vocabularies, ours, tmp_path, fails, main)
 def test_show_an_unfinished_folder(jsonl, out, ours, main, fails):
     encoding.claim(str(out))
     assert "beam-bpe: error: " in fails("show", out)
+
+
+def test_rows_that_are_dropped_are_told(tmp_path, capfd):
+    (tmp_path / "a.txt").write_text("low low lower " * 20)
+    train({"low": 5, "lower": 2}, 258, min_pair_count=1).save(str(tmp_path / "v"))
+    command = ["encode", tmp_path / "a.txt", "-v", tmp_path / "v", "-o", tmp_path / "out", "--pack", "4096"]
+    assert cli.main([str(arg) for arg in command]) == 0
+    assert "were dropped: --pad TOKEN or --remainder keep" in capfd.readouterr().err

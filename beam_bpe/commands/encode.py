@@ -196,6 +196,13 @@ def _encode(args: argparse.Namespace) -> None:
             raise FileExistsError(_as_options(str(error))) from None
     manifest = artifacts.read_manifest(args.output, shards.KIND)
     print_encoded(args.output, manifest)
+    totals = manifest["totals"]
+    if dropped := totals.get("dropped_tokens"):
+        say(
+            args,
+            f"{dropped:,} of {totals['tokens']:,} tokens were in rows that no shard could fill, and were dropped: --pad TOKEN or "
+            "--remainder keep keeps them",
+        )
     if args.resume:
         skipped = sum(counter.committed or 0 for counter in result.metrics().query()["counters"] if counter.key.metric.name == RESUMED)
         print(f"{'resumed':<11} {skipped} of {len(manifest['parts'])} shards stood already")

@@ -11,6 +11,7 @@ from beam_bpe import artifacts, console, foreign, progress, storage, words
 from beam_bpe.commands import show
 from beam_bpe.commands.arguments import add_counting, add_reading, add_running
 from beam_bpe.commands.usage import Parser, UsageError, check_positive, checked, say, unescaped
+from beam_bpe.documents import Reading, find_files
 from beam_bpe.formats.parquet import VOCABULARY_FILE
 from beam_bpe.pretokenize import DEFAULT_PATTERN, pre_tokenizer
 from beam_bpe.special import SpecialTokens
@@ -202,9 +203,13 @@ def _train(args: argparse.Namespace) -> None:
             raise FileExistsError(
                 f"{args.output} already holds a vocabulary; choose another folder or overwrite it (--overwrite)"
             )
-        storage.remove(vocabulary)  # first, so that no failure leaves it beside the words of another
-    if args.words:
-        _learn(args, _given_words(args))
+    table = _given_words(args) if args.words else None
+    if table is None:
+        _checked_files(args)
+    if storage.exists(vocabulary):
+        storage.remove(vocabulary)  # so that no failure from here on leaves it beside the words of another
+    if table is not None:
+        _learn(args, table)
         return
     folder = storage.join(args.output, "words")
     if storage.exists(storage.join(folder, artifacts.MANIFEST)) and not args.overwrite:
@@ -220,6 +225,11 @@ def _train(args: argparse.Namespace) -> None:
     rows = sum(part["rows"] for part in parts)
     check_memory(sum(part["bytes"] for part in parts) + rows, rows)
     _learn(args, WordCounts.read(folder))
+
+
+def _checked_files(args: argparse.Namespace) -> None:
+    """Look for the inputs before anything that stands in the output is taken away."""
+    find_files(args.inputs, Reading(format=args.format, documents="line"))  # lines: files of any size may be cut there
 
 
 def _given_words(args: argparse.Namespace) -> WordCounts:

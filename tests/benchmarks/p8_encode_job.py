@@ -23,6 +23,11 @@ def phase_cpu(run: Run) -> float:
     return float(run.answer["cpu"]["encoding"])
 
 
+def workers_of(bench: Bench) -> tuple[int, ...]:
+    """Return how many local workers are tried."""
+    return (1,) if bench.quick else (1, 2)
+
+
 def run(bench: Bench) -> None:
     """Measure P8."""
     report = bench.report
@@ -37,7 +42,7 @@ def run(bench: Bench) -> None:
         return beam_bpe("encode", path, "-v", vocabulary, "-o", out, "--workers", workers, "--overwrite")
 
     programs = {"kernel": program("ours", "encode_kernel", middle_one, vocabulary)}
-    for workers in (1, 2):
+    for workers in workers_of(bench):
         out = bench.scratch / f"p8-phase-{workers}"
         programs[f"phase {workers}"] = program("ours", "encode_phase", middle_one, vocabulary, workers, out)
         programs[f"command {workers}"] = command(middle_one, workers)
@@ -45,9 +50,9 @@ def run(bench: Bench) -> None:
     kernel = runs["kernel"]
     size = kernel[0].answer["bytes"]
     rows = [_row("kernel (encode_documents), one thread", kernel, seconds, cpu_seconds, size)]
-    for workers in (1, 2):
+    for workers in workers_of(bench):
         rows.append(_row(f"while encoding, {workers} at a time", runs[f"phase {workers}"], phase, phase_cpu, size))
-    for workers in (1, 2):
+    for workers in workers_of(bench):
         rows.append(_row(f"`encode --workers {workers}`, whole process", runs[f"command {workers}"], wall, cpu, size))
     report.table(
         f"{size / 1e6:.0f} MB of text in Parquet → Parquet, {ENCODING}: best (median)",
@@ -55,7 +60,7 @@ def run(bench: Bench) -> None:
         rows,
     )
     _stages(bench, runs)
-    for workers in (1, 2):
+    for workers in workers_of(bench):
         measured = runs[f"phase {workers}"]
         by_cpu = least(kernel, cpu_seconds) / least(measured, phase_cpu)
         by_wall = least(kernel, seconds) / least(measured, phase)
@@ -81,7 +86,7 @@ def _row(name: str, runs: list[Run], figure, cpu_figure, size: int) -> list[str]
 
 def _stages(bench: Bench, runs) -> None:
     rows = []
-    for workers in (1, 2):
+    for workers in workers_of(bench):
         best = min(runs[f"phase {workers}"], key=phase_cpu)
         stages = best.answer["stages"]
         rest = phase_cpu(best) - sum(stages[name]["cpu"] for name in STAGES)
@@ -96,7 +101,7 @@ def _stages(bench: Bench, runs) -> None:
 
 def _memory(bench: Bench, command, paths, groups, size: int, runs) -> None:
     rows = []
-    for workers in (2,) if bench.quick else (1, 2):
+    for workers in workers_of(bench):
         peaks = []
         for number, path in paths.items():
             measured = runs[f"command {workers}"] if number == groups[1] else [command(path, workers)()]

@@ -459,8 +459,7 @@ def claim(folder: str, parameters: Mapping[str, Any] | None = None, *, overwrite
     storage.write_bytes(storage.join(folder, PARTS, JOB), b"{}\n")
     if finished:
         storage.remove(manifest)
-    for each in (folder, storage.join(folder, PARTS), storage.join(folder, REJECTED)):
-        storage.sweep(each)
+    _sweep(folder)
 
 
 def _short(value: Any) -> str:
@@ -491,6 +490,12 @@ def publish(folder: str, lines: Iterable[Mapping[str, Any]], parameters: Mapping
     sources = [part["source"] for part in parts if "source" in part]
     letters = {name for source in sources for name in letter_names(source["url"], source["start"], STEPS)}
     _keep_only(storage.join(folder, REJECTED), LETTER_FILE, letters)
+    _sweep(folder)  # what killed workers of this run left
+
+
+def _sweep(folder: str) -> None:
+    for each in (folder, storage.join(folder, PARTS), storage.join(folder, REJECTED)):
+        storage.sweep(each)
 
 
 def _keep_only(folder: str, ours: re.Pattern[str], kept: set[str]) -> None:

@@ -211,6 +211,11 @@ def run_id() -> str:
     return _runs.setdefault(os.getpid(), secrets.token_hex(8))  # by pid: a forked child is a run of its own
 
 
+def join_run(run: str) -> None:
+    """Let what this process writes from now on be of a run that another began: a worker of the job that was submitted."""
+    _runs[os.getpid()] = run
+
+
 @contextmanager
 def write(url: str) -> Iterator[BinaryIO]:
     """Write a file whole or not at all: it appears under url, in place of an older one, when the block ends well.

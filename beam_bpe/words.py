@@ -166,6 +166,7 @@ def publish(
     for name in storage.list_names(folder):
         if name not in named and _is_ours(folder, name):
             storage.remove(storage.join(folder, name))
+    storage.sweep(folder)  # what killed workers of this run left
 
 
 def claim(folder: str, overwrite: bool) -> None:

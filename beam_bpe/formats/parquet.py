@@ -116,6 +116,7 @@ def save(vocabulary: Any, folder: str, *, overwrite: bool = False) -> None:
         FileExistsError: another one stands there, and `overwrite` is not set.
     """
     last = storage.join(folder, VOCABULARY_FILE)
+    storage.sweep(folder)  # what a killed attempt of this run left, and others long ago
     if storage.exists(last):
         if not overwrite and _stands(vocabulary, folder):
             return

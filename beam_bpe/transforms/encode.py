@@ -226,7 +226,7 @@ class EncodeFiles(beam.PTransform):
         return (
             pbegin.pipeline
             | "Once" >> beam.Create([self._output], reshuffle=False)
-            | "Manifest" >> beam.Map(_publish, beam.pvalue.AsList(lines), self.parameters, count)
+            | "Manifest" >> beam.Map(_publish, beam.pvalue.AsList(lines), self.parameters, count, storage.run_id())
         )
 
 
@@ -247,12 +247,14 @@ class _EncodeRangeFn(beam.DoFn):
         self._vocabulary = job._vocabulary
         self._reading, self._encoding, self._output = job._reading, job._encoding, job._output
         self._resume, self._threads, self._count = job._resume, job.threads, count
+        self._run = storage.run_id()  # of the job: its workers' temporaries are swept when the manifest stands
         self._shared = Shared()
         self._counters = {name: Metrics.counter("beam_bpe", name) for name in _FILE_COUNTERS}
         self._resumed = Metrics.counter("beam_bpe", RESUMED)
         self._pool: Optional[ThreadPoolExecutor] = None
 
     def setup(self) -> None:
+        storage.join_run(self._run)
         self._tokenizer = self._shared.acquire(self._vocabulary.tokenizer, self._vocabulary.fingerprint)
         if self._threads > 1:
             self._pool = ThreadPoolExecutor(self._threads, "beam_bpe encode")
@@ -302,7 +304,8 @@ class _EncodeRangeFn(beam.DoFn):
         return json.dumps(line)
 
 
-def _publish(folder: str, lines: List[str], parameters: Dict[str, Any], count: int) -> str:
+def _publish(folder: str, lines: List[str], parameters: Dict[str, Any], count: int, run: str) -> str:
+    storage.join_run(run)
     parsed = [json.loads(line) for line in lines]
     distinct = {line["name"]: line for line in parsed}
     if len(distinct) != count:

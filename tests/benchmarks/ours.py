@@ -103,6 +103,26 @@ def stages(path: str, pattern: str) -> dict[str, Any]:
     return {**clock.read(), "stages": took}
 
 
+def tables(path: str, pattern: str, bundle: str) -> dict[str, Any]:
+    """Count a text in bundles of so many bytes; tell the size of the packed tables, which are what is shuffled."""
+    pieces = ranges(path, pattern)
+    clock = Clock()
+    answer = {"tables": 0, "packed": 0, "distinct": 0, "memory": 0}
+    waiting: list[bytes] = []
+    for number, piece in enumerate(pieces, 1):
+        waiting.append(piece)
+        if sum(map(len, waiting)) < int(bundle) and number < len(pieces):
+            continue
+        table = _words.WordTable()
+        count_into(table, waiting, pattern)
+        waiting = []
+        answer["tables"] += 1
+        answer["distinct"] += len(table)
+        answer["memory"] += table.nbytes
+        answer["packed"] += sum(len(packed) for _, packed in table.pack(16, ordered=True))
+    return {**clock.read(), **answer}
+
+
 def counting_phase(path: str, pattern: str, workers: str, output: str) -> dict[str, Any]:
     """Run the command `count` and time its counting itself: from the first batch read to the last one counted.
 

@@ -17,6 +17,7 @@ P9      two local workers against one
 latency one short string a call
 load    from a file to a tokenizer, and its pickle
 memory  bytes for each distinct word
+engines counting on Spark, Flink and Prism against the kernel; bytes of the shuffle (after tests/engines/prepare.py)
 
 The inputs are made from the shared corpora and rank files ($BEAM_BPE_SHARED, else ../shared beside the project; P4
 needs none) in a cache folder (--cache; else a temporary one that is removed).  What is compared runs in turn, A B A B,
@@ -53,6 +54,7 @@ BENCHMARKS = {
     "latency": "latency",
     "load": "loading",
     "memory": "memory",
+    "engines": "engines",
 }
 PEERS = ("fastokens", "gigabpe", "gigatoken", "quicktok", "rustbpe", "sentencepiece", "tiktoken", "tokenizers")
 

@@ -141,7 +141,7 @@ def prepare_workers() -> None:
             log("workers: a new environment with the wheel's dependencies")
             shutil.rmtree(home, ignore_errors=True)
             _run(sys.executable, "-m", "venv", home)
-            _run(worker_bin("python"), "-m", "pip", "install", "-q", f"{wheel}[s3]", "zstandard")
+            _run(worker_bin("python"), "-m", "pip", "install", "-q", f"{wheel}[s3,yaml]", "zstandard")
             (home / "RECIPE").write_text(recipe)
         else:
             _run(worker_bin("python"), "-m", "pip", "install", "-q", "--no-deps", "--force-reinstall", wheel)

@@ -75,6 +75,7 @@ class Service:
 
     def __init__(self, folder: Path):
         self.folder = Path(folder)
+        self.processes: list[Process] = []
         self._stack = contextlib.ExitStack()
 
     def start(self) -> None:
@@ -97,9 +98,26 @@ class Service:
         tails = [(path.name, path.read_text(errors="replace").splitlines()[-lines:]) for path in self.folder.glob("*.log")]
         return "\n".join(f"--- {name}\n" + "\n".join(tail) for name, tail in sorted(tails))
 
+    def within(self, other: Service) -> Any:
+        """Start another service, which is a part of this one, and return it."""
+        self._stack.enter_context(other)
+        self.processes += other.processes
+        return other
+
+    def cpu_seconds(self) -> float:
+        """Return the CPU seconds of all the processes so far, those that have ended included."""
+        groups, ticks = {process.group for process in self.processes}, 0
+        for path in Path("/proc").glob("[0-9]*/stat"):
+            with contextlib.suppress(OSError):
+                fields = path.read_text(errors="replace").rpartition(")")[2].split()
+                if int(fields[2]) in groups:
+                    ticks += sum(map(int, fields[11:15]))  # of user and system, its own and of children it waited for
+        return ticks / os.sysconf("SC_CLK_TCK")
+
     def run(self, name: str, command: Sequence[object], ready: Callable[[], bool], **variables: object) -> Process:
         """Start a process and wait until it is ready."""
         process = Process(self.folder / f"{name}.log", command, variables)
+        self.processes.append(process)
         self._stack.callback(process.stop)
         process.wait_until(ready)
         return process
@@ -240,7 +258,7 @@ class SparkLocal(Service):
 
 
 class SparkCluster(Service):
-    """A standalone Spark cluster: a master, workers with two cores each, a pool of SDK workers, the job server.
+    """A standalone Spark cluster: a master, workers, a pool of SDK workers, the job server.
 
     The further flags `spread` give each core an SDK worker, a process, of its own.
 
@@ -248,13 +266,12 @@ class SparkCluster(Service):
         folder: for logs and working files.
         workers: how many Spark workers.
         parallelism: spark.default.parallelism, the number of partitions after a shuffle.
+        cores: of each Spark worker.
     """
 
-    cores = 2
-
-    def __init__(self, folder: Path, workers: int = 2, parallelism: int = 12, **variables: object):
+    def __init__(self, folder: Path, workers: int = 2, parallelism: int = 12, cores: int = 2, **variables: object):
         super().__init__(folder)
-        self.workers, self.parallelism, self._variables = workers, parallelism, variables
+        self.workers, self.parallelism, self.cores, self._variables = workers, parallelism, cores, variables
 
     def start(self) -> None:
         home = prepare.spark_home()
@@ -271,7 +288,7 @@ class SparkCluster(Service):
             worker += ["--memory", "2g", "--work-dir", work, "--webui-port", web, f"spark://{HOST}:{port}"]
             alive = lambda: (self._alive() or 0) > number  # noqa: E731
             self.daemons.append(self.run(f"spark-worker-{number}", worker, alive, **variables))
-        self.pool = self._stack.enter_context(WorkerPool(self.folder, **self._variables))
+        self.pool = self.within(WorkerPool(self.folder, **self._variables))
         chosen = [f"-Dspark.default.parallelism={self.parallelism}", "-Dspark.executor.memory=1g"]
         flags = _spark_job_server(self, f"spark://{HOST}:{port}", *chosen)
         # Without the cache the SDK workers are ended and started again for each stage: twice the time.
@@ -327,7 +344,7 @@ class FlinkCluster(Service):
         worker = [java(), *jvm, *_OPENS, *_FLINK_OPENS, *classes, runner, *options, *given]
         registered = lambda: (ask(self.rest, "/overview") or {}).get("slots-total", 0) >= self.slots  # noqa: E731
         self.task_manager = self.run("flink-task-manager", worker, registered)
-        self.pool = self._stack.enter_context(WorkerPool(self.folder, **self._variables))
+        self.pool = self.within(WorkerPool(self.folder, **self._variables))
         driver = [java(), "-Xmx600m", *_OPENS, *_FLINK_OPENS, "-cp", f"{prepare.job_server_jars('flink')}/*"]
         driver += ["org.apache.beam.runners.flink.FlinkJobServerDriver", f"--flink-master={HOST}:{self.rest}"]
         flags = _job_server(self, "flink-job-server", driver)

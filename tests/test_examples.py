@@ -25,7 +25,7 @@ def run(name, *arguments):
 
 
 def test_every_example_has_a_test():
-    tested = {"learn_vocabulary.py", "counts_from_elsewhere.py", "custom_pattern.py", "packed_shards.py", "encode_rows.py"}
+    tested = {"learn_vocabulary.py", "counts_from_elsewhere.py", "custom_pattern.py", "packed_shards.py", "encode_rows.py", "plan.py"}
     assert {path.name for path in EXAMPLES.glob("*.py")} == tested
 
 
@@ -70,3 +70,15 @@ def test_custom_pattern(tmp_path):
     assert len(lines) == 10
     assert lines[0].split(maxsplit=1) == ["481", "b' '"]
     assert "     120 b'the'" in lines
+
+
+def test_plan():
+    printed = run("plan.py", "--text", "10TB", "--scan-rate", "100", "--engine-cost", "1")
+    rows = {line[2:30].strip(): line[31:55].strip() for line in printed.splitlines() if line.startswith("  ")}
+    assert rows["ranges"] == f"{-(-(10**13) // (64 << 20)):,} of 64 MiB"
+    assert rows["shards"] == f"{-(-(10**13) // 6 // (128 << 20)):,}"
+    assert rows["scan and count"] == "27.8 core-hours"  # 10**13 / 10**8 seconds
+    hours = [float(rows[name].split()[0]) for name in ("scan and count", "sort, pack and merge tables", "with the engine")]
+    assert abs(hours[0] + hours[1] - hours[2]) < 0.2
+    shuffle, shards = float(rows["shuffle"].split()[0].replace(",", "")), 12_418
+    assert abs(float(rows["all values of a shard"].split()[0]) - shuffle * 1e3 / shards) < 1

@@ -120,23 +120,21 @@ def _measured(bench: Bench, place: Place, text: Path, tiny: Path) -> tuple[list[
 
 
 def _tables(bench: Bench) -> None:
-    """Measure the bytes that tables take on their way, by the text of a bundle."""
+    """Measure the bytes that tables take on their way, and what each step costs, by the text of a bundle."""
     size = bench.mixed.stat().st_size
-    bundles = [8] if bench.quick else [8, 32, 128]
     rows = []
-    for bundle in [*bundles, size >> 20]:
-        answer = program("ours", "tables", bench.mixed, PATTERN, bundle << 20)().answer
+    for bundle in [*([8] if bench.quick else [8, 32, 128]), size >> 20]:
+        found = program("ours", "tables", bench.mixed, PATTERN, bundle << 20)().answer
         rows.append(
             [
                 "all in one" if bundle == size >> 20 else f"{bundle} MiB",
-                f"{answer['packed'] / size:.3f}",
-                f"{answer['distinct'] / answer['tables']:,.0f}",
-                f"{answer['packed'] / answer['distinct']:.1f}",
-                f"{answer['memory'] / answer['distinct']:.0f}",
+                f"{found['packed'] / size:.3f}",
+                f"{found['distinct'] / found['tables']:,.0f}",
+                f"{found['packed'] / found['distinct']:.1f}",
+                f"{found['memory'] / found['distinct']:.0f}",
+                *(f"{size / found['cpu'][step] / 1e6:.0f}" for step in ("count", "pack", "merge")),
             ]
         )
     columns = ["text of a bundle", "shuffled bytes a byte of text", "distinct words a table", "bytes a word, packed", "in memory"]
+    columns += [f"{step}, MB of text a CPU second" for step in ("scan and count", "sort and pack", "merge")]
     bench.report.table(f"Packed tables of {size / 1e6:.0f} MB, {PATTERN}", columns, rows)
-    answer = program("ours", "stages", bench.mixed, PATTERN)().answer
-    took = ", ".join(f"{name} {spent:.2f} s" for name, spent in answer["stages"].items())
-    bench.report.note(f"The job's stages without Beam, one thread: {took}.")

@@ -104,23 +104,34 @@ def stages(path: str, pattern: str) -> dict[str, Any]:
 
 
 def tables(path: str, pattern: str, bundle: str) -> dict[str, Any]:
-    """Count a text in bundles of so many bytes; tell the size of the packed tables, which are what is shuffled."""
+    """Count a text in bundles of so many bytes, and sum the tables; tell sizes, and CPU seconds of each step."""
     pieces = ranges(path, pattern)
-    clock = Clock()
-    answer = {"tables": 0, "packed": 0, "distinct": 0, "memory": 0}
+    answer: dict[str, Any] = {"tables": 0, "packed": 0, "distinct": 0, "memory": 0}
+    took = dict.fromkeys(("count", "pack", "merge"), 0.0)
+    shards: dict[int, list[bytes]] = {}
+
+    def timed(step: str, call: Any, *arguments: Any) -> Any:
+        begun = time.process_time()
+        result = call(*arguments)
+        took[step] += time.process_time() - begun
+        return result
+
     waiting: list[bytes] = []
     for number, piece in enumerate(pieces, 1):
         waiting.append(piece)
         if sum(map(len, waiting)) < int(bundle) and number < len(pieces):
             continue
         table = _words.WordTable()
-        count_into(table, waiting, pattern)
+        timed("count", count_into, table, waiting, pattern)
         waiting = []
         answer["tables"] += 1
         answer["distinct"] += len(table)
         answer["memory"] += table.nbytes
-        answer["packed"] += sum(len(packed) for _, packed in table.pack(16, ordered=True))
-    return {**clock.read(), **answer}
+        for shard, packed in timed("pack", lambda: table.pack(16, ordered=True)):
+            answer["packed"] += len(packed)
+            shards.setdefault(shard, []).append(packed)
+    merged = [timed("merge", _words.merge_packed, packed) for packed in shards.values()]
+    return {**answer, "merged": sum(map(len, merged)), "cpu": took}
 
 
 def counting_phase(path: str, pattern: str, workers: str, output: str) -> dict[str, Any]:

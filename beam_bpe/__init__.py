@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from beam_bpe.pretokenize import PATTERNS as PATTERNS
     from beam_bpe.pretokenize import PreTokenizer as PreTokenizer
     from beam_bpe.pretokenize import pre_tokenizer as pre_tokenizer
+    from beam_bpe.stores import storage_options as storage_options
     from beam_bpe.tokenizer import StreamDecoder as StreamDecoder
     from beam_bpe.tokenizer import Tokenizer as Tokenizer
     from beam_bpe.training import train as train
@@ -25,6 +26,7 @@ _HOMES = {
     "PATTERNS": "pretokenize",
     "PreTokenizer": "pretokenize",
     "pre_tokenizer": "pretokenize",
+    "storage_options": "stores",
     "StreamDecoder": "tokenizer",
     "Tokenizer": "tokenizer",
     "train": "training",

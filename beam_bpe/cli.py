@@ -12,7 +12,9 @@ from typing import Sequence
 
 from beam_bpe import __version__, console
 from beam_bpe.commands import convert, encode, learn, show, tokens
-from beam_bpe.commands.usage import Parser, UsageError, as_options
+from beam_bpe.commands.arguments import add_storage
+from beam_bpe.commands.usage import Parser, UsageError, as_options, checked
+from beam_bpe.stores import parse_options, redacted, storage_options
 
 USAGE, FAILED, INTERRUPTED = 2, 1, 130
 COMMANDS = (learn, show, encode, tokens, convert)
@@ -26,8 +28,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         if getattr(sys, name) is None:  # closed by the caller
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))
         getattr(sys, name).reconfigure(errors="backslashreplace")
-    if "--debug" not in sys.argv:  # threads of Beam whose worker was ended with us; ours hand their errors over
-        threading.excepthook = lambda _: None
+    if "--debug" not in sys.argv:  # what fails is said once, in one line
+        logging.disable(logging.ERROR)  # job servers have loggers with levels of their own
+        os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+        threading.excepthook = lambda _: None  # of Beam's, whose worker was ended with us; ours hand their errors over
     code = _run(sys.argv[1:])
     with contextlib.suppress(BrokenPipeError):
         sys.stdout.flush()
@@ -59,6 +63,7 @@ def _run(argv: list[str]) -> int:
         else:
             args = parser.parse_args(own)
         args.beam_flags = beam_flags
+        checked(lambda: storage_options(parse_options(args.storage_option)))
         if getattr(args, "output", None) == "":
             raise UsageError("--output is empty")
         args.run(args)
@@ -72,9 +77,9 @@ def _run(argv: list[str]) -> int:
         return FAILED
     except Exception as error:
         if debug:
-            traceback.print_exc()
+            print(redacted(traceback.format_exc()), end="", file=sys.stderr)
         else:
-            print(f"beam-bpe: error: {as_options(console.one_line(error))}", file=sys.stderr)
+            print(f"beam-bpe: error: {redacted(as_options(console.one_line(error)))}", file=sys.stderr)
         return USAGE if isinstance(error, UsageError) else FAILED
 
 
@@ -85,4 +90,6 @@ def _parser() -> tuple[Parser, dict[str, Parser]]:
     commands: dict[str, Parser] = {}
     for module in COMMANDS:
         commands.update(module.add(added))
+    for each in commands.values():
+        add_storage(each)
     return parser, commands

@@ -6,15 +6,14 @@ import contextlib
 import glob
 import json
 import os
-import re
 import signal
 import sys
 import time
 from typing import Any, Iterator, TextIO
 
+from beam_bpe.causes import TRACEBACK, cause_in, without_steps
+
 MODES = ("auto", "bar", "json", "none")
-_LAST_ERROR = re.compile(r"^(?:[\w.]+\.)?(\w*(?:Error|Timeout|Interrupt|Exception|Failed|Words))(?:: (.*))?$", re.M)
-_WHILE_RUNNING = re.compile(r" \[while running '[^']*'\]\s*$")
 
 
 class ProgressLine:
@@ -48,7 +47,7 @@ class ProgressLine:
             return
         self._shown, self._done = now, done
         seconds = now - self._started
-        left = seconds * (total - done) / done if total and 0 < done <= total else None
+        left = seconds * (total - done) / done if total and 0 < done <= total and unit != "tasks" else None
         if self._mode == "json":
             event = {"phase": phase, "done": done, "total": total, "unit": unit, "seconds": round(seconds, 1)}
             event["seconds_left"] = None if left is None else round(left, 1)
@@ -67,6 +66,11 @@ class ProgressLine:
         self._stream.write("\r" + line.ljust(self._width))
         self._stream.flush()
         self._width = len(line)
+
+    def tasks(self, state: str, tasks: tuple[int, int] | None) -> None:
+        """Show the state of a job, and how many (done, all) of its engine's tasks are done, if that is known."""
+        done, total = tasks or (0, None)
+        self.show("running", done, total or None, "tasks", state=state.lower())
 
     def end(self) -> None:
         """Leave the line of the last phase standing."""
@@ -95,7 +99,7 @@ class WithoutTracebacks:
         self._stream = stream
 
     def write(self, text: str) -> int:
-        if "Traceback (most recent call last)" not in text and text != "\n":
+        if TRACEBACK not in text and text != "\n":
             self._stream.write(text)
         return len(text)
 
@@ -156,13 +160,7 @@ def shortened(text: str, width: int = 60) -> str:
 def one_line(error: BaseException) -> str:
     """Return what an error says in one line, also one that a runner passed on as the text of a traceback."""
     text = str(error) or type(error).__name__
-    if "Traceback (most recent call last)" in text:
-        found = [match for match in _LAST_ERROR.finditer(text) if match.group(2)]
-        if found:
-            text = found[-1].group(2)
-    text = _WHILE_RUNNING.sub("", text.strip())
-    while _WHILE_RUNNING.search(text):
-        text = _WHILE_RUNNING.sub("", text)
+    text = cause_in(text) if TRACEBACK in text else without_steps(text)
     if isinstance(error, KeyError):
         text = f"KeyError: {text}"
     return " ".join(text.split("\n"))

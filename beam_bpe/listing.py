@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from fsspec.implementations.local import LocalFileSystem
 
-from beam_bpe import storage
+from beam_bpe import remote, storage
 from beam_bpe.compression import SUFFIXES, compression_of, file_link, strip_compression
 
 
@@ -55,6 +55,8 @@ def _files(url: str, known: tuple[str, ...]) -> list[tuple[str, int]]:
     store, path = storage.locate(url)
     with storage.naming(url):
         kind, files = _local_files(path) if store is None else _store_files(store, path, url)
+    if kind in ("missing", "glob") and not files and store is not None:
+        remote.check_bucket(store, path, url)
     if kind == "missing":
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), url)
     if kind == "glob" and not files:

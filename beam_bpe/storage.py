@@ -17,18 +17,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, BinaryIO
 
-import fsspec
-from fsspec.implementations.local import LocalFileSystem
-from fsspec.implementations.memory import MemoryFileSystem
-
+from beam_bpe import remote
 from beam_bpe.compression import SUFFIXES, compression_of, decompress
+from beam_bpe.stores import locate as locate
+from beam_bpe.stores import naming as naming
 
-# Stores whose files keep autocommit=False: nothing is visible before commit(). Others accept the argument and publish
-# all the same (memory:// at open, adlfs at close), and only opening, which may already clobber the target, would tell.
-_COMMITTING = {"s3", "s3a", "gs", "gcs"}
-_KEEPING = {"hdfs", "webhdfs", "smb"}  # stores whose move does not replace a file: it fails, or does nothing
-_CODES = {FileNotFoundError: errno.ENOENT, PermissionError: errno.EACCES, FileExistsError: errno.EEXIST,
-          IsADirectoryError: errno.EISDIR, NotADirectoryError: errno.ENOTDIR}
 _TEMPORARY = re.compile(r"\..*\.([0-9a-f]{16})-[0-9a-f]{8}\.tmp")
 _runs: dict[int, str] = {}
 _live: set[str] = set()  # temporaries that a thread of this process is writing now; sweep leaves them alone
@@ -45,43 +38,6 @@ def join(base: str | os.PathLike[str], *names: str) -> str:
     for name in names:
         inner = f"{inner}{'' if not inner or inner.endswith('/') else '/'}{name.strip('/')}"
     return inner + chain + outer
-
-
-def locate(url: str | os.PathLike[str]) -> tuple[Any, str]:
-    """Return (fsspec filesystem, path in it), or (None, absolute path) for local files."""
-    url = os.fspath(url)
-    if not url:
-        raise ValueError("an empty string is no path or URL")
-    if "://" not in url:  # before fsspec sees it: "::" in a local name is no chain
-        return None, os.path.abspath(os.path.expanduser(url))
-    try:
-        store, path = fsspec.core.url_to_fs(url)
-    except ImportError as exc:
-        raise ImportError(f"{url}: {exc}") from exc  # fsspec's text names the package to install
-    if isinstance(store, LocalFileSystem):
-        return None, path
-    store.invalidate_cache(path)  # other workers write here too: never answer from an earlier listing
-    return store, path
-
-
-@contextmanager
-def naming(url: str) -> Iterator[None]:
-    """Let an OSError, or a driver's own exception, leave the block as an OSError that names the url."""
-    try:
-        yield
-    except OSError as exc:
-        if url in str(exc):
-            raise
-        text = exc.strerror or str(exc)
-        code = exc.errno or next((code for kind, code in _CODES.items() if isinstance(exc, kind)), None)
-        if code is None:
-            raise OSError(f"{url}: {text}") from exc
-        text = os.strerror(code) if not text or text.strip("'/") in url else text  # often the path alone
-        raise OSError(code, text, url) from exc
-    except Exception as exc:
-        if url in str(exc) or type(exc).__module__ == "builtins" and not isinstance(exc, NotImplementedError):
-            raise
-        raise OSError(f"{url}: {type(exc).__name__}: {exc}") from exc
 
 
 def open_read(url: str, compression: str | None = "infer") -> BinaryIO:
@@ -101,43 +57,9 @@ def open_read(url: str, compression: str | None = "infer") -> BinaryIO:
         raise ValueError(f"compression={compression!r}: must be infer, None, {', '.join(SUFFIXES.values())}")
     store, path = locate(url)
     with naming(url):
-        inner = (open(path, "rb", buffering=0) if store is None else
-                 io.BytesIO(store.cat_file(path)) if isinstance(store, MemoryFileSystem) else  # open() shares one seek
-                 store.open(path, "rb"))
-    file = io.BufferedReader(_Source(inner, url, store), 1 << 16)
+        inner = open(path, "rb", buffering=0) if store is None else remote.open_file(store, path)
+    file = io.BufferedReader(remote.Source(inner, url, store), 1 << 16)
     return decompress(file, compression, url) if compression else file
-
-
-class _Source(io.RawIOBase):
-    """A store's file, whose errors name the url."""
-
-    def __init__(self, inner: Any, url: str, store: Any):
-        self.inner, self.url, self.store = inner, url, store  # a zip:// store closes its archive when nobody holds it
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return bool(self.inner.seekable())
-
-    def seek(self, offset: int, whence: int = 0) -> int:
-        return int(self.inner.seek(offset, whence))
-
-    def readinto(self, buffer: Any) -> int:
-        data = self._read(len(buffer))
-        buffer[:len(data)] = data
-        return len(data)
-
-    def readall(self) -> bytes:
-        return self._read(-1)
-
-    def _read(self, size: int) -> bytes:
-        with naming(self.url):
-            return bytes(self.inner.read(size))
-
-    def close(self) -> None:
-        super().close()
-        self.inner.close()
 
 
 def read_bytes(url: str) -> bytes:
@@ -158,14 +80,10 @@ def read_range(url: str, start: int, end: int) -> bytes:
     """
     if not 0 <= start <= end:
         raise ValueError(f"{url}: the range [{start}, {end}) must satisfy 0 <= start <= end")
-    store, path = locate(url)
-    with naming(os.fspath(url)):
-        if store is None:
-            with open(path, "rb") as file:
-                file.seek(start)
-                return file.read(max(0, min(end, os.fstat(file.fileno()).st_size) - start))
-        end = min(end, store.size(path) or 0)  # stores answer a range behind the end with an error
-        return store.cat_file(path, start=start, end=end) if start < end else b""  # s3fs: the second is a version
+    with open_read(url, None) as file:
+        end = min(end, file.seek(0, os.SEEK_END))
+        file.seek(start)
+        return file.read(end - start) if start < end else b""
 
 
 def exists(url: str) -> bool:
@@ -195,6 +113,8 @@ def list_names(folder: str) -> list[str]:
                 return sorted(os.listdir(path))
             entries = {entry["name"].rstrip("/"): entry for entry in store.ls(path, detail=True)}
     except FileNotFoundError:
+        if store is not None:
+            remote.check_bucket(store, path, os.fspath(folder))
         return []
     itself = entries.pop(path, None)  # ls of a file lists that file; some stores list a folder's own marker object
     if itself and not entries and itself["type"] == "file" and not itself["name"].endswith("/"):
@@ -222,8 +142,8 @@ def write(url: str) -> Iterator[BinaryIO]:
 
     Any exception in the block, and any failed write even if the block swallows its OSError, publishes nothing and
     leaves what stood there. Local folders are made, links followed, files synced. The file object cannot be sought;
-    closing it early is harmless. A killed process leaves a local temporary (see `sweep`) or an unfinished upload that
-    only the bucket's lifecycle rule removes.
+    closing it early is harmless. A killed process leaves a local temporary (see `sweep`) or, of a large file, an
+    unfinished upload, which is no object: the bucket's lifecycle rule removes it (AbortIncompleteMultipartUpload).
 
     >>> with write("memory://report.txt") as file:
     ...     file.write(b"half"), exists("memory://report.txt")
@@ -231,9 +151,7 @@ def write(url: str) -> Iterator[BinaryIO]:
     """
     url = os.fspath(url)
     store, path = locate(url)
-    target = (_local(path) if store is None else
-              _memory(store, path) if isinstance(store, MemoryFileSystem) else
-              _upload(store, path) if _COMMITTING & _protocols(store) else _moved(store, path))
+    target = _local(path) if store is None else remote.target(store, path, _temporary_name(path.rpartition("/")[2]))
     with naming(url):
         sink = _Sink(target.__enter__(), url)
     file = io.BufferedWriter(sink, 1 << 20)
@@ -296,10 +214,6 @@ def _temporary_name(name: str) -> str:
     return f".{name}.{run_id()}-{secrets.token_hex(4)}.tmp"
 
 
-def _protocols(store: Any) -> set[str]:
-    return {store.protocol} if isinstance(store.protocol, str) else set(store.protocol)
-
-
 class _Sink(io.RawIOBase):
     """Passes bytes on to the target's file; remembers a failed write, after which nobody knows what arrived."""
 
@@ -327,7 +241,6 @@ class _Sink(io.RawIOBase):
         return written
 
 
-# The four targets: each yields a file to write, publishes when the block ends well, and otherwise clears away.
 @contextmanager
 def _local(path: str) -> Iterator[Any]:
     path = os.path.realpath(path)
@@ -352,53 +265,3 @@ def _local(path: str) -> Iterator[Any]:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
-
-
-@contextmanager
-def _memory(store: Any, path: str) -> Iterator[Any]:
-    file = io.BytesIO()
-    yield file
-    store.pipe_file(path, file.getvalue())
-
-
-@contextmanager
-def _upload(store: Any, path: str) -> Iterator[Any]:
-    # Not store.open(): with autocommit=False it also appends the file to store.transaction, which keeps every file and
-    # its buffer alive, and would commit them when anyone in the process ends a transaction.
-    file = store._open(path, mode="wb", autocommit=False)
-    try:
-        yield file
-        file.close()  # sends the last block
-        file.commit()
-    except BaseException:
-        file.closed = True  # else its __del__ begins a new upload
-        with suppress(Exception):
-            file.discard()
-        raise
-
-
-@contextmanager
-def _moved(store: Any, path: str) -> Iterator[Any]:
-    # Any other store: a temporary key, then a move. Where that does not replace, the target is absent for a moment.
-    folder, slash, name = path.rpartition("/")
-    temporary = folder + slash + _temporary_name(name)
-    try:
-        file = store.open(temporary, "wb")
-    except FileNotFoundError:
-        store.makedirs(folder, exist_ok=True)
-        file = store.open(temporary, "wb")
-    try:
-        yield file
-        file.close()
-        if type(store).mv is fsspec.AbstractFileSystem.mv:  # it would read both names as globs
-            store.cp_file(temporary, path)
-            store.rm_file(temporary)
-        else:
-            if _KEEPING & _protocols(store) and store.exists(path):
-                store.rm_file(path)
-            store.mv(temporary, path)
-    except BaseException:
-        for clear in (file.close, lambda: store.rm_file(temporary)):
-            with suppress(Exception):
-                clear()
-        raise

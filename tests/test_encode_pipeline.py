@@ -35,6 +35,7 @@ from beam_bpe.documents import InputError
 from beam_bpe.tokenizer import Tokenizer
 from beam_bpe.transforms import Decode, Encode, EncodeFiles
 from beam_bpe.transforms import encode as module
+from beam_bpe.transforms import encode_files, vocabularies
 from beam_bpe.vocabulary import Vocabulary
 from beam_bpe.words import WordCounts
 
@@ -155,7 +156,7 @@ def test_one_failing_range_fails_the_job_and_leaves_no_manifest(corpus, vocabula
 
 def test_lost_shards_are_found_out(tmp_path):
     with pytest.raises(ValueError, match="3 ranges were read, but 1 shards arrived"):
-        module._publish(str(tmp_path), ['{"name": "a"}', '{"name": "a"}'], {}, 3)
+        encode_files._publish(str(tmp_path), ['{"name": "a"}', '{"name": "a"}'], {}, 3, "0123456789abcdef")
 
 
 def test_what_is_refused_when_files_are_encoded(corpus, vocabulary, tmp_path):
@@ -501,14 +502,14 @@ def test_wrong_arguments(vocabulary, tmp_path):
 def test_the_vocabulary_is_loaded_once_a_process(vocabulary, tmp_path, monkeypatch):
     vocabulary.save(str(tmp_path / "v"))
     made = []
-    real = module.Tokenizer
+    real = vocabularies.Tokenizer
 
     def counted(*args, **options):
         made.append(args)
         return real(*args, **options)
 
     step = Encode(str(tmp_path / "v"), by_path=True)
-    monkeypatch.setattr(module, "Tokenizer", counted)
+    monkeypatch.setattr(vocabularies, "Tokenizer", counted)
     run(lambda p: p | beam.Create(TEXTS * 40) | beam.Reshuffle() | step, *THREADS)
     assert len(made) == 1
 
@@ -537,7 +538,7 @@ def test_transforms_are_pickled_by_content_or_by_path(vocabulary, tmp_path):
         assert again._vocabulary.fingerprint == vocabulary.fingerprint
     job = EncodeFiles("x", "y", vocabulary, pack=8)
     assert pickler.loads(pickler.dumps(job)).parameters == job.parameters
-    assert pickle.loads(pickle.dumps(module._EncodeRangeFn(job, 3)))._count == 3
+    assert pickle.loads(pickle.dumps(encode_files._EncodeRangeFn(job, 3)))._count == 3
 
 
 def test_steps_show_what_they_do(vocabulary):
@@ -545,3 +546,11 @@ def test_steps_show_what_they_do(vocabulary):
 
     for step in (Encode(vocabulary), Decode(vocabulary), EncodeFiles("x", "y", vocabulary)):
         assert DisplayData.create_from(step).items
+
+
+def test_rows_reach_a_step_that_takes_batches(vocabulary, tokenizer, tmp_path):
+    """Beam loses what finish_bundle hands to such a step directly: all rows of a small collection."""
+    rows = [beam.Row(text=text, n=n) for n, text in enumerate(TEXTS)]
+    run(lambda p: p | beam.Create(rows) | Encode(vocabulary) | beam.io.WriteToParquet(str(tmp_path / "rows")))
+    written = pq.read_table(str(next(tmp_path.iterdir()))).to_pylist()
+    assert sorted((row["n"], row["ids"]) for row in written) == [(n, ids_of(tokenizer, text)) for n, text in enumerate(TEXTS)]

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -26,7 +27,10 @@ def run(name, *arguments):
 
 def test_every_example_has_a_test():
     tested = {"learn_vocabulary.py", "counts_from_elsewhere.py", "custom_pattern.py", "packed_shards.py", "encode_rows.py", "plan.py"}
+    tested |= {"rolling_words.py", "encode_stream.py"}
     assert {path.name for path in EXAMPLES.glob("*.py")} == tested
+    in_yaml = (EXAMPLES.parent / "tests" / "test_yaml.py").read_text()
+    assert all(f'"{path.name}"' in in_yaml for path in EXAMPLES.glob("*.yaml"))
 
 
 def test_learn_vocabulary(tmp_path):
@@ -82,3 +86,24 @@ def test_plan():
     assert abs(hours[0] + hours[1] - hours[2]) < 0.2
     shuffle, shards = float(rows["shuffle"].split()[0].replace(",", "")), 12_418
     assert abs(float(rows["all values of a shard"].split()[0]) - shuffle * 1e3 / shards) < 1
+
+
+def test_rolling_words(tmp_path):
+    (tmp_path / "notes.txt").write_text("".join(f"low line{i}\n" for i in range(12)))
+    run("rolling_words.py", tmp_path / "notes.txt", tmp_path / "tables", "--runner=FnApiRunner")
+    windows = sum((Counter(WordCounts.read(str(each)).to_dict()) for each in (tmp_path / "tables" / "windows").iterdir()), Counter())
+    assert windows[b"low"] == windows[b" line"] == 12
+    rolling = sum((Counter(WordCounts.read(str(each)).to_dict()) for each in (tmp_path / "tables" / "rolling").iterdir()), Counter())
+    assert rolling == Counter({word: 3 * count for word, count in windows.items()})
+
+
+def test_encode_stream(tmp_path):
+    train(WordCounts.from_documents([TEXT]), 400).save(str(tmp_path / "v"))
+    lines = run("encode_stream.py", tmp_path / "v", "--runner=FnApiRunner").splitlines()
+    tokenizer = Tokenizer.load(str(tmp_path / "v"))
+    found = Counter()
+    for *_, lang, tokens in (line.split() for line in lines if not line.startswith("failed:")):
+        found[lang] += int(tokens)
+    assert found["en"] == 10 * tokenizer.count("The newest lowlands are the widest.")
+    assert found["fr"] == 10 * tokenizer.count("Les plaines les plus récentes sont les plus larges.")
+    assert lines.count("failed: en the text is a NoneType, neither str nor bytes: 'None'") == 10

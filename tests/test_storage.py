@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import functools
 import gc
 import io
 import os
@@ -18,7 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 from fsspec.spec import AbstractBufferedFile
 
-from beam_bpe import listing, storage
+from beam_bpe import listing, remote, storage
 
 
 class PlainStore(fsspec.AbstractFileSystem):
@@ -102,6 +103,11 @@ class UploadStore(PlainStore):
             return super()._open(path, mode)
         return UploadFile(self, path, mode, block_size=100, autocommit=autocommit)
 
+    def pipe_file(self, path, value, mode="overwrite", **kwargs):
+        if self.fail:
+            raise self.error
+        self.files[path] = value
+
 
 class UploadFile(AbstractBufferedFile):
     """Parts are sent as they fill; commit() makes them the object."""
@@ -140,19 +146,23 @@ fsspec.register_implementation("keeping", KeepingStore, clobber=True)
 
 @pytest.fixture
 def upload(monkeypatch):
-    monkeypatch.setattr(storage, "_COMMITTING", {"upload"})
+    monkeypatch.setattr(remote, "_COMMITTING", {"upload"})
+    monkeypatch.setattr(remote, "_ONE_REQUEST", 0)  # in parts, but for what is empty
     monkeypatch.setattr(UploadStore, "files", {})
     monkeypatch.setattr(UploadStore, "uploads", [])
     return UploadStore
 
 
-@pytest.fixture(params=["local", "memory", "upload", "plain", "keeping"])
+@pytest.fixture(params=["local", "memory", "upload", "upload-at-once", "plain", "keeping"])
 def root(request, tmp_path, upload, monkeypatch):
     """A folder's url on every kind of target that `write` tells apart."""
     monkeypatch.setattr(PlainStore, "files", {})
     monkeypatch.setattr(KeepingStore, "files", {})
-    monkeypatch.setattr(storage, "_KEEPING", {"kept"})
-    return str(tmp_path) if request.param == "local" else f"{request.param}://{uuid.uuid4().hex}"
+    monkeypatch.setattr(remote, "_KEEPING", {"kept"})
+    if request.param == "upload-at-once":
+        monkeypatch.setattr(remote, "_ONE_REQUEST", 2_000_000)
+    protocol = request.param.partition("-")[0]
+    return str(tmp_path) if protocol == "local" else f"{protocol}://{uuid.uuid4().hex}"
 
 
 @pytest.fixture(params=["local", "memory"])
@@ -512,3 +522,142 @@ def test_a_store_that_refuses_does_not_look_empty(upload, monkeypatch):
     for call in (storage.exists, storage.list_names):
         with pytest.raises(PermissionError, match="Forbidden.*upload://b/x"):
             call("upload://b/x")
+
+
+# ---- files that are read by ranges --------------------------------------------------------------------------------------
+
+
+class RangedFile(AbstractBufferedFile):
+    """Answers to ranges as `answers` say, then well."""
+
+    def _fetch_range(self, start, end):
+        self.fs.asked.append((start, end))
+        data = self.fs.files[self.path][start:end]
+        if not self.fs.answers:
+            return data
+        answer = self.fs.answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return data[:answer]
+
+
+class RangedStore(PlainStore):
+    protocol = "ranged"
+    asked: list = []
+    answers: list = []
+
+    def _open(self, path, mode="rb", block_size=None, autocommit=True, cache_options=None, **kwargs):
+        return RangedFile(self, path, mode, cache_type="none")
+
+
+fsspec.register_implementation("ranged", RangedStore, clobber=True)
+
+
+@pytest.fixture
+def ranged(monkeypatch):
+    monkeypatch.setattr(RangedStore, "files", {"big": bytes(range(256)) * 4096, "empty": b""})
+    monkeypatch.setattr(RangedStore, "asked", [])
+    monkeypatch.setattr(RangedStore, "answers", [])
+    monkeypatch.setattr(remote, "_PAUSE", 0.0)
+    return RangedStore
+
+
+READINGS = {
+    "all": lambda url: storage.read_bytes(url),
+    "range": lambda url: b"".join(storage.read_range(url, at, at + 200_000) for at in range(0, 1 << 20, 200_000)),
+    "lines": lambda url: b"".join(storage.open_read(url)),
+    "small": lambda url: b"".join(iter(functools.partial(storage.open_read(url).read, 1000), b"")),
+    "seeks": lambda url: b"".join(sought(url)),
+}
+
+
+def sought(url):
+    with storage.open_read(url) as file:
+        assert file.seek(0, 2) == 1 << 20 and file.read(5) == b""
+        for at in range(0, 1 << 20, 1 << 16):
+            file.seek((1 << 20) - at - 1)
+            file.read(1)
+            file.seek(at)
+            assert file.tell() == at
+            file.seek(-at, 1)
+            file.seek(at - (1 << 20), 2)
+            yield file.read(1 << 16)
+
+
+@pytest.mark.parametrize("how", READINGS)
+@pytest.mark.parametrize("answers", [
+    [], [0], [100], [DriverError("broken pipe")], [OSError("reset")], [65535, TimeoutError("late")], [ConnectionResetError(104, "reset"), 3],
+])  # fmt: skip
+def test_ranges_that_fail_or_come_short_are_asked_for_again(ranged, how, answers):
+    ranged.answers += answers
+    assert READINGS[how]("ranged://big") == ranged.files["big"]
+    assert ranged.answers == [] and storage.read_bytes("ranged://empty") == b""
+
+
+@pytest.mark.parametrize("answers, told, kind, times", [
+    ([0] * 9, "sent 0 bytes of 10 at byte 5", OSError, 3), ([9] * 9, "sent 9 bytes of 10 at byte 5", OSError, 3),
+    ([DriverError("broken")] * 9, "DriverError: broken", OSError, 3), ([ConnectionResetError(104, "reset")] * 9, "reset", OSError, 3),
+    ([PermissionError("Forbidden")], "Forbidden", PermissionError, 1), ([FileNotFoundError("big")], "No such file", FileNotFoundError, 1),
+])  # fmt: skip
+def test_attempts_end(ranged, answers, told, kind, times):
+    ranged.answers += answers
+    with storage.open_read("ranged://big") as file:
+        file.seek(5)
+        file.raw.position = 5
+        with pytest.raises(kind, match=f"{told}.*ranged://big|ranged://big.*{told}"):
+            file.raw.read(10)
+    assert len(ranged.asked) == times
+
+
+def test_large_reads_are_exact_and_streams_read_ahead(ranged, monkeypatch):
+    with storage.open_read("ranged://big") as file:
+        file.seek(1000)
+        file.read(500_000)
+    assert ranged.asked[0] == (1000, 1000 + 7 * 65536) and ranged.asked[-1][1] <= 1000 + 8 * 65536
+    ranged.asked.clear()
+    with storage.open_read("ranged://big") as file:
+        while file.read(10_000):
+            pass
+    sizes = [end - start for start, end in ranged.asked]
+    assert sizes[:4] == [1 << 16, 1 << 17, 1 << 18, 1 << 19] and sum(sizes) == 1 << 20
+
+
+def test_a_file_that_shrinks_is_no_shorter_file(ranged):
+    """Its size is that of when it was opened."""
+    with storage.open_read("ranged://big") as file:
+        ranged.files["big"] = ranged.files["big"][:300_000]
+        with pytest.raises(OSError, match="ranged://big.*sent"):
+            file.read()
+
+
+class ListedStore(PlainStore):
+    """Answers from an earlier listing of the folder above, as adlfs does, until it is told to forget it."""
+
+    protocol = "listed"
+    cachable = True
+    listings: dict = {}
+
+    def ls(self, path, detail=True, **kwargs):
+        self.listings[self._strip_protocol(path)] = found = super().ls(path, detail)
+        return found
+
+    def info(self, path, **kwargs):
+        path = self._strip_protocol(path)
+        above = self.listings.get(path.rpartition("/")[0])
+        if above is not None and all(one["name"] != path for one in above):
+            raise FileNotFoundError(path)
+        return super().info(path)
+
+    def invalidate_cache(self, path=None):
+        self.listings.clear() if path is None else self.listings.pop(path, None)
+
+
+fsspec.register_implementation("listed", ListedStore, clobber=True)
+
+
+def test_no_answer_from_an_earlier_listing(monkeypatch):
+    monkeypatch.setattr(ListedStore, "files", {"bucket/a/x.txt": b"x"})
+    assert storage.list_names("listed://bucket") == ["a"]
+    ListedStore.files["bucket/b/y.txt"] = b"y"  # by another worker
+    assert storage.exists("listed://bucket/b")
+    assert [file.url for file in listing.expand("listed://bucket/b", [".txt"])] == ["listed://bucket/b/y.txt"]

@@ -78,7 +78,7 @@ def test_ids_of_another_vocabulary(tmp_path):
 
 @pytest.mark.parametrize(
     "element, error, message",
-    [({"x": 1}, ValueError, "the row has no column 'ids'; it has x"), ("text", TypeError, "not a row with ids, as Encode gives")],
+    [({"x": 1}, TypeError, "a dict, has no column 'ids'; it has x"), ("text", TypeError, "a str, has no column 'ids'; it has none")],
 )
 def test_elements_that_are_no_rows(element, error, message, tmp_path):
     with pytest.raises(error, match=message):

@@ -55,3 +55,16 @@ def add_running(parser: Parser) -> None:
     group.add_argument("--overwrite", action="store_true", help="replace what stands in the output")
     group.add_argument("--progress", choices=console.MODES, default="auto", help="(auto: a bar on a terminal)")
     group.add_argument("--debug", action="store_true", help="show tracebacks and Beam's log")
+
+
+def add_storage(parser: Parser) -> None:
+    """Add how stores are opened."""
+    parser.add_argument(
+        "--storage-option",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="of the stores of URLs, such as endpoint_url=http://HOST:9000, client_kwargs.region_name=NAME, anon=true; "
+        "for one protocol alone s3:KEY=VALUE; a secret as KEY=env:NAME, the name of an environment variable here and "
+        "where the workers run; repeatable",
+    )

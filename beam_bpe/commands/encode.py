@@ -15,7 +15,7 @@ from typing import Any, Iterator
 import numpy as np
 import pyarrow as pa
 
-from beam_bpe import artifacts, console, encoding, progress, shards, storage
+from beam_bpe import artifacts, console, encoding, shards, storage
 from beam_bpe.artifacts import FormatError
 from beam_bpe.commands.arguments import add_reading, add_running
 from beam_bpe.commands.show import print_encoded
@@ -123,7 +123,8 @@ def _checked(check: Any) -> Any:
 def _encode(args: argparse.Namespace) -> None:
     from beam_bpe import transforms
     from beam_bpe.transforms import running
-    from beam_bpe.transforms.encode import RESUMED
+    from beam_bpe.transforms.encode_files import RESUMED
+    from beam_bpe.transforms.engines import counters
 
     check_positive(args, "workers", "range_bytes", "most_tokens", "pack", "max_document_bytes")
     if args.overwrite and args.resume:
@@ -171,16 +172,15 @@ def _encode(args: argparse.Namespace) -> None:
     job.threads = workers if job.native and not args.beam_flags else 1
     try:
         options = running.options_for(args.beam_flags, workers, job.native)
-    except running.UnknownOption as error:
+    except running.BadFlags as error:
         raise UsageError(str(error)) from None
     listed = None if args.resume else job.plain_bytes
 
-    def watch(state: str, seconds: float) -> None:
-        done = progress.done()
-        if done:
-            line.show("encoding", done.get("bytes", 0), listed, "bytes", tokens=done.get("tokens", 0))
+    def watch(seen: Any) -> None:
+        if "bytes" in seen.done:
+            line.show("encoding", seen.done["bytes"], listed, "bytes", tokens=seen.done.get("tokens", 0))
         else:
-            line.show("running", 0, None, "bytes", state=state.lower())
+            line.tasks(seen.state, seen.tasks)
 
     with contextlib.ExitStack() as quiet:
         stream = sys.stderr
@@ -204,7 +204,7 @@ def _encode(args: argparse.Namespace) -> None:
             "--remainder keep keeps them",
         )
     if args.resume:
-        skipped = sum(counter.committed or 0 for counter in result.metrics().query()["counters"] if counter.key.metric.name == RESUMED)
+        skipped = counters(result).get(RESUMED, 0)
         print(f"{'resumed':<11} {skipped} of {len(manifest['parts'])} shards stood already")
     if any(manifest["totals"].get(f"{name}_documents") for name in ("skipped", "failed", "overlong")):
         print(f"{'set aside':<11} {rejected}")

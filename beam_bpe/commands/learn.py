@@ -7,7 +7,7 @@ import contextlib
 import sys
 from typing import Any
 
-from beam_bpe import artifacts, console, foreign, progress, storage, words
+from beam_bpe import artifacts, console, foreign, storage, words
 from beam_bpe.commands import show
 from beam_bpe.commands.arguments import add_counting, add_reading, add_running
 from beam_bpe.commands.usage import Parser, UsageError, check_positive, checked, say, unescaped
@@ -111,7 +111,7 @@ def _count_into(args: argparse.Namespace, folder: str, vocabulary: str | None = 
     read.workers = running.workers_for(read.total_bytes, args.workers)
     try:
         options = running.options_for(args.beam_flags, read.workers, chosen.scanner is not None)
-    except running.UnknownOption as error:
+    except running.BadFlags as error:
         raise UsageError(str(error)) from None
     count = transforms.CountWords(
         pattern=args.pattern or DEFAULT_PATTERN,
@@ -145,14 +145,14 @@ def _count_into(args: argparse.Namespace, folder: str, vocabulary: str | None = 
 
     counted = False
 
-    def watch(state: str, seconds: float) -> None:
+    def watch(seen: Any) -> None:
         nonlocal counted
-        done = progress.done()
-        if not done:
-            line.show("running", 0, None, "bytes", state=state.lower())
+        done = seen.done
+        if "bytes" not in done:
+            line.tasks(seen.state, seen.tasks)
         elif not counted:
-            line.show("counting", done.get("bytes", 0), listed, "bytes", words=done.get("words", 0))
-        if "distinct_words" in done:  # learning has begun
+            line.show("counting", done["bytes"], listed, "bytes", words=done.get("words", 0))
+        if done.get("distinct_words") or done.get("merges"):  # learning has begun
             counted = True
             line.show("learning", done.get("merges", 0), wanted, "merges")
 

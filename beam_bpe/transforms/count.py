@@ -3,10 +3,12 @@
 import json
 import threading
 import weakref
+from dataclasses import replace
 from typing import Any, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple, Union
 
 import apache_beam as beam
 from apache_beam.metrics import Metrics
+from apache_beam.typehints import typehints
 from apache_beam.utils.windowed_value import WindowedValue
 
 from beam_bpe import _words
@@ -17,12 +19,14 @@ from beam_bpe.pretokenize import pre_tokenizer
 from beam_bpe.reading import documents_of
 from beam_bpe.special import SpecialTokens
 from beam_bpe.transforms.read import READ_COUNTERS
+from beam_bpe.transforms.rows import columns_of, fields_of, row_of
+from beam_bpe.transforms.runners import refuse_lossy
 from beam_bpe.words import add_totals, check_alike
 
 DEFAULT_SHARDS = 16
 DEFAULT_MEMORY = 512 << 20
-#: Runners that break Beam's model: what a DoFn emits in finish_bundle never arrives there.
-_LOSSY_RUNNERS = ("DaskRunner", "PySparkRunner")
+#: Types of elements that are neither documents nor rows with one.
+_NEVER = (typehints.ListConstraint, typehints.TupleConstraint, typehints.SequenceTypeConstraint)
 
 
 def shards_for(text_bytes: int) -> int:
@@ -36,7 +40,8 @@ def shards_for(text_bytes: int) -> int:
 class CountWords(beam.PTransform):
     """Count the words (pre-tokens) of documents.
 
-    The input holds `DocumentBatch`es as ReadDocuments makes them, or documents of type str or bytes.
+    The input holds `DocumentBatch`es as ReadDocuments makes them, documents of type str or bytes, or rows
+    (beam.Row, named tuples, data classes, dicts) with a column of those; rows without text are counted as null.
     The output holds (shard, packed words) pairs, one for each shard that has words, for WriteWords,
     MergeWords or WordRows; and one more, of shard -1, with the totals of what was counted.
 
@@ -53,6 +58,7 @@ class CountWords(beam.PTransform):
         time_limit: seconds that a regex may take for one document.
         threads: how many threads of a worker count one bundle; more than one pays where a worker has
             the cores for itself, and for named patterns only.
+        column: the column of rows that holds the text.
     """
 
     def __init__(
@@ -68,6 +74,7 @@ class CountWords(beam.PTransform):
         memory: int = DEFAULT_MEMORY,
         time_limit: float = 60.0,
         threads: int = 1,
+        column: str = "text",
     ):
         super().__init__()
         if shards < 1:
@@ -86,17 +93,17 @@ class CountWords(beam.PTransform):
         self._documents = documents
         self._memory = memory
         self._threads = threads
+        self._column = column
 
     def display_data(self):
         return {"pattern": self._pre_tokenizer.pattern, "shards": self._shards, "documents": self._documents}
 
     def expand(self, documents: beam.PCollection[Any]) -> beam.PCollection[Tuple[int, bytes]]:
-        runner = type(documents.pipeline.runner).__name__
-        if runner in _LOSSY_RUNNERS:
-            raise ValueError(
-                f"{runner} loses what is emitted at the end of a bundle (finish_bundle), so counts would be wrong "
-                "without a word: use another runner"
-            )
+        refuse_lossy(documents.pipeline)
+        kind = documents.element_type
+        if isinstance(kind, _NEVER) or isinstance(kind, type) and issubclass(kind, (int, float, type(None))):
+            raise TypeError(f"CountWords takes str, bytes, rows or DocumentBatch, not {kind}")
+        columns_of(kind, self._column)
         return (
             documents
             | "Count" >> beam.ParDo(_CountFn(self)).with_output_types(Tuple[int, bytes])
@@ -142,7 +149,12 @@ class _Bundle:
         self.counter = counter
         self.waiting: List[Union[str, bytes]] = []  # single documents, to be counted together
         self.waiting_bytes = 0
+        self.nulls = 0  # rows without text
         _Budget.enter(counter)
+
+
+_DOCUMENT_BYTES = 64  # that a single document costs beside its text
+_WAITING_AT_MOST = 16  # batches of single documents, in all windows of a bundle
 
 
 class _CountFn(beam.DoFn):
@@ -163,12 +175,15 @@ class _CountFn(beam.DoFn):
         self._documents = params._documents
         self._memory = params._memory
         self._threads = params._threads
+        self._column = params._column
         self._parameters = {
             "pre_tokenizer": self._pre_tokenizer.spec(),
             "special_tokens": list(self._specials.tokens),
             "max_word_bytes": self._max_word_bytes,
         }
         self._bundles: Dict[Any, _Bundle] = {}
+        self._waiting_bytes = 0
+        self._grown = False  # since it was last looked whether the tables are too large
         self._words = Metrics.counter("beam_bpe", "words")
         self._overlong = Metrics.counter("beam_bpe", "overlong_words")
         self._flushes = Metrics.counter("beam_bpe", "tables")
@@ -184,13 +199,13 @@ class _CountFn(beam.DoFn):
         for bundle in self._bundles.values():
             bundle.counter.close()
         self._bundles = {}
+        self._waiting_bytes = 0
+        self._grown = False
 
-    def process(
-        self, element: Union[str, bytes, DocumentBatch], window: Any = beam.DoFn.WindowParam
-    ) -> Iterator[Tuple[int, bytes]]:
+    def process(self, element: Any, window: Any = beam.DoFn.WindowParam) -> Iterator[WindowedValue]:
         # A table is sent on between two documents where documents are counted, else after any piece of one.
         if self._documents and not (isinstance(element, DocumentBatch) and element.continues):
-            yield from self._flush_if_large(window)
+            yield from self._flush_large()
         bundle = self._bundles.get(window)
         if bundle is None:
             counter = WordCounter(
@@ -203,34 +218,67 @@ class _CountFn(beam.DoFn):
             bundle = self._bundles[window] = _Bundle(counter)
         if isinstance(element, DocumentBatch):
             bundle.counter.add(element)
-        elif isinstance(element, (str, bytes)):
-            bundle.waiting.append(element)
-            bundle.waiting_bytes += len(element)
-            if bundle.waiting_bytes >= self._BATCH:
-                self._count_waiting(bundle)
+            self._grown = True
         else:
-            raise TypeError(f"CountWords takes str, bytes or DocumentBatch, not {type(element).__name__}: {element!r:.80}")
+            self._keep(element, bundle)
         if not self._documents:
-            yield from self._flush_if_large(window)
+            yield from self._flush_large()
 
-    def _flush_if_large(self, window: Any) -> Iterator[Tuple[int, bytes]]:
-        bundle = self._bundles.get(window)
-        if bundle is not None and bundle.counter.nbytes > _Budget.share(self._memory):
-            yield from self._flush(self._bundles.pop(window))
+    def _keep(self, element: Any, bundle: _Bundle) -> None:
+        text = element
+        if not isinstance(element, (str, bytes)):
+            if not fields_of(element):
+                raise TypeError(
+                    f"CountWords takes str, bytes, rows or DocumentBatch, not {type(element).__name__}: {element!r:.80}"
+                )
+            text = row_of(element, self._column)[self._column]
+        if text is None:
+            bundle.nulls += 1
+        elif isinstance(text, (str, bytes)):
+            bundle.waiting.append(text)
+            size = len(text) + _DOCUMENT_BYTES
+            bundle.waiting_bytes += size
+            self._waiting_bytes += size
+        else:
+            raise TypeError(f"the column {self._column!r} holds a {type(text).__name__}, neither str nor bytes: {text!r:.80}")
+        if bundle.waiting_bytes >= self._BATCH:
+            self._count_waiting(bundle)
+        elif self._waiting_bytes >= _WAITING_AT_MOST * self._BATCH:  # of many windows
+            for other in self._bundles.values():
+                self._count_waiting(other)
+
+    def _flush_large(self) -> Iterator[WindowedValue]:
+        """Send on the largest tables, of whatever windows, until the others are within this instance's part of the memory."""
+        if not self._grown:
+            return
+        self._grown = False
+        sizes = {window: bundle.counter.nbytes for window, bundle in self._bundles.items()}
+        held = sum(sizes.values())
+        for window in sorted(sizes, key=sizes.__getitem__, reverse=True):
+            if held <= _Budget.share(self._memory) * len(self._bundles):
+                return
+            held -= sizes[window]
+            yield from self._flushed(window)
 
     def finish_bundle(self) -> Iterator[WindowedValue]:
-        bundles, self._bundles = self._bundles, {}
-        for window, bundle in bundles.items():
-            for pair in self._flush(bundle):
-                yield WindowedValue(pair, window.max_timestamp(), [window])
+        for window in list(self._bundles):
+            yield from self._flushed(window)
+
+    def _flushed(self, window: Any) -> Iterator[WindowedValue]:
+        for pair in self._flush(self._bundles.pop(window)):
+            yield WindowedValue(pair, window.max_timestamp(), [window])
 
     def _count_waiting(self, bundle: _Bundle) -> None:
-        documents, bundle.waiting, bundle.waiting_bytes = bundle.waiting, [], 0
-        if documents:
+        documents, nulls = bundle.waiting, bundle.nulls
+        self._waiting_bytes -= bundle.waiting_bytes
+        bundle.waiting, bundle.waiting_bytes, bundle.nulls = [], 0, 0
+        if documents or nulls:
             batch = documents_of(documents, self._errors)
+            batch = replace(batch, totals={**batch.totals, "null_documents": nulls})
             for name, counter in self._read.items():  # ReadDocuments counts its own
                 counter.inc(batch.totals.get(name, 0))
             bundle.counter.add(batch)
+            self._grown = True
 
     def _flush(self, bundle: _Bundle) -> Iterator[Tuple[int, bytes]]:
         self._count_waiting(bundle)
@@ -246,24 +294,29 @@ class _CountFn(beam.DoFn):
 class _MergeFn(beam.DoFn):
     """Sum the packed words of a shard, or the totals."""
 
-    _MERGED_AT = 128 << 20  # bytes of packed words that are gathered before they are merged
-
     def process(self, element: Tuple[int, Iterable[bytes]]) -> Iterator[Tuple[int, bytes]]:
-        shard, values = element
-        parameters: Dict[str, Any] = {}
-        totals: Dict[str, int] = {}
-        waiting: List[Any] = []
-        for value in values:
-            own, payload = unframe(value)
-            check_alike(parameters or own, own)
-            parameters = own
-            if shard == TOTALS_SHARD:
-                totals = add_totals(totals, json.loads(bytes(payload)))
-                continue
-            waiting.append(payload)
-            if len(waiting) > 1 and sum(map(len, waiting)) > self._MERGED_AT:
-                waiting = [_words.merge_packed(waiting)]
+        yield from merged(*element)
+
+
+_MERGED_AT = 128 << 20  # bytes of packed words that are gathered before they are merged
+
+
+def merged(shard: int, values: Iterable[bytes]) -> Iterator[Tuple[int, bytes]]:
+    """Yield the sum of the packed words of a shard, or of the totals; nothing if there are none, as in the empty panes of Flink."""
+    parameters: Dict[str, Any] = {}
+    totals: Dict[str, int] = {}
+    waiting: List[Any] = []
+    for value in values:
+        own, payload = unframe(value)
+        check_alike(parameters or own, own)
+        parameters = own
         if shard == TOTALS_SHARD:
-            yield shard, frame(parameters, json.dumps(totals).encode())
-        elif waiting:
-            yield shard, frame(parameters, _words.merge_packed(waiting))
+            totals = add_totals(totals, json.loads(bytes(payload)))
+            continue
+        waiting.append(payload)
+        if len(waiting) > 1 and sum(map(len, waiting)) > _MERGED_AT:
+            waiting = [_words.merge_packed(waiting)]
+    if totals:
+        yield shard, frame(parameters, json.dumps(totals).encode())
+    elif waiting:
+        yield shard, frame(parameters, _words.merge_packed(waiting))

@@ -1,320 +1,26 @@
-"""Encode and decode: files into shards, and the elements of a collection into rows."""
+"""Encode and decode the elements of a collection; what files become is in encode_files."""
 
-import json
-from collections import deque
-from concurrent.futures import Future, ThreadPoolExecutor
-from functools import cached_property
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 import apache_beam as beam
 import numpy as np
 from apache_beam.metrics import Metrics
 from apache_beam.pvalue import TaggedOutput
-from apache_beam.transforms.window import MIN_TIMESTAMP, GlobalWindow
 from apache_beam.typehints import row_type, typehints
 from apache_beam.utils.shared import Shared
 from apache_beam.utils.windowed_value import WindowedValue
 
-from beam_bpe import encoding, formats, storage
-from beam_bpe.documents import LARGE_INPUT, LARGE_RANGE, SMALL_RANGE, SourceRange, find_files, ranges
-from beam_bpe.encoding import Encoding, reading_for
-from beam_bpe.listing import SourceFile
-from beam_bpe.packing import Packing
-from beam_bpe.tokenizer import SPECIAL_POLICIES, Tokenizer
-from beam_bpe.transforms.read import _pack, _unpack
+from beam_bpe.encoding import Encoding
+from beam_bpe.tokenizer import SPECIAL_POLICIES
+from beam_bpe.transforms.rows import columns_of, fields_of, row_of
+from beam_bpe.transforms.runners import refuse_lossy
+from beam_bpe.transforms.stored import StoredDoFn
+from beam_bpe.transforms.vocabularies import source_of
 from beam_bpe.vocabulary import Vocabulary
 
 #: The tag of the output for elements that cannot be encoded or decoded: (element, reason) pairs.
 DEAD_LETTERS = "dead_letters"
-_COUNTERS = ("encoded_documents", "tokens", "special_tokens", "cut_documents", "failed_documents")
-_FILE_COUNTERS = (*_COUNTERS, "overlong_documents", "skipped_documents", "null_documents", "replaced_characters")
-#: Shards of an earlier run that stood, and were not encoded again.
-RESUMED = "resumed_shards"
-
-
-class _Source(NamedTuple):
-    """Where a worker gets the vocabulary: it travels by content, or is read from a path."""
-
-    vocabulary: Optional[Vocabulary]
-    path: Optional[str]
-    options: Dict[str, Any]
-    fingerprint: str
-    method: str
-
-    def tokenizer(self) -> Tokenizer:
-        vocabulary = self.vocabulary
-        if vocabulary is None:
-            assert self.path is not None
-            vocabulary = formats.load(self.path, **self.options)
-        if vocabulary.fingerprint != self.fingerprint:
-            raise ValueError(
-                f"the vocabulary of {self.path} has the fingerprint {vocabulary.fingerprint[:12]}…, and the job was built "
-                f"with {self.fingerprint[:12]}…: it was changed in between"
-            )
-        return Tokenizer(vocabulary, method=self.method)
-
-
-def _source(vocabulary: Union[str, Vocabulary], method: str, by_path: bool, options: Dict[str, Any]) -> Tuple[_Source, Tokenizer]:
-    """Return where workers get a vocabulary, and its tokenizer here."""
-    loaded = vocabulary if isinstance(vocabulary, Vocabulary) else formats.load(vocabulary, **options)
-    if by_path and isinstance(vocabulary, Vocabulary):
-        raise ValueError("by_path=True goes with the path of a vocabulary, not with a Vocabulary")
-    path = None if isinstance(vocabulary, Vocabulary) else vocabulary
-    return _Source(None if by_path else loaded, path, options, loaded.fingerprint, method), Tokenizer(loaded, method=method)
-
-
-class EncodeFiles(beam.PTransform):
-    """Read files, encode their documents, and write a shard for each range: the whole job in one transform.
-
-    The output holds the path of the folder, once its manifest stands. Bytes depend on the files, the
-    vocabulary and the arguments alone, not on the runner or the number of workers.
-
-    Args:
-        inputs: a path, glob, folder or URL, or a list of them.
-        output: the folder to write; a path or URL.
-        vocabulary: a Vocabulary, or the path of one in any format of `beam_bpe.formats`.
-        format: "parquet" (ids: list<uint16 or uint32>), "megatron" (.bin and .idx) or "npy".
-        special: special tokens in the text are "text", are "encode"d, are left out ("drop"), or "fail".
-        bos: tokens put before each document.
-        eos: tokens put behind each document.
-        most: tokens of a document at most, bos and eos included.
-        pack: lay documents into rows of this many tokens.
-        remainder: the last row of a shard, if it is not full: "drop", "pad" (the default if a token of
-            padding is given, otherwise "drop") or "keep".
-        pad: the token of padding, for remainder="pad" and pack_whole.
-        pack_whole: do not cut documents that fit into a row.
-        max_document_bytes: longer documents are set aside, whatever `errors` says.
-        method: "rank" or "longest_match".
-        documents: what a document of a text file is: "file", "line", "paragraph" or "separator".
-        separator: the text between documents, with documents="separator".
-        field: the field of a JSON object that holds the text.
-        column: the column of a Parquet or Arrow table that holds the text.
-        input_format: "text", "jsonl", "parquet" or "arrow"; "auto" goes by the name of each file.
-        keep: columns or JSON fields that are kept beside the ids; by default all other columns of tables.
-            None may be called as one of the output: ids, chunk, segments, source_file, source_row, source_offset.
-        errors: bytes that are not UTF-8: "replace", "strict" or "skip", which also sets aside what fails.
-        dead_letters: a folder for what is set aside; by default "rejected" in the output.
-        overwrite: replace what stands in the output.
-        resume: skip the shards that an earlier run made of the same sources in the same way.
-        range_bytes: the size of a range, and so of the text of a shard.
-        by_path: workers read the vocabulary from its path, rather than get it with the job.
-        vocabulary_options: of the vocabulary's format, such as pattern and special_tokens of a rank file.
-        threads: ranges encoded at a time in one worker.
-    """
-
-    def __init__(
-        self,
-        inputs: Union[str, Sequence[str]],
-        output: str,
-        vocabulary: Union[str, Vocabulary],
-        format: str = "parquet",
-        special: str = "text",
-        bos: Sequence[Union[str, int]] = (),
-        eos: Sequence[Union[str, int]] = (),
-        most: Optional[int] = None,
-        pack: Optional[int] = None,
-        remainder: Optional[str] = None,
-        pad: Optional[Union[str, int]] = None,
-        pack_whole: bool = False,
-        max_document_bytes: Optional[int] = None,
-        method: str = "rank",
-        documents: str = "file",
-        separator: Optional[str] = None,
-        field: str = "text",
-        column: str = "text",
-        input_format: str = "auto",
-        keep: Optional[Sequence[str]] = None,
-        errors: str = "replace",
-        dead_letters: Optional[str] = None,
-        overwrite: bool = False,
-        resume: bool = False,
-        range_bytes: Optional[int] = None,
-        by_path: bool = False,
-        vocabulary_options: Optional[Dict[str, Any]] = None,
-        threads: int = 1,
-    ):
-        super().__init__()
-        for name, value in (("range_bytes", range_bytes), ("threads", threads)):
-            if value is not None and value < 1:
-                raise ValueError(f"{name} is {value}; it must be at least 1")
-        self._vocabulary, tokenizer = _source(vocabulary, method, by_path, dict(vocabulary_options or {}))
-        if isinstance(bos, str) or isinstance(eos, str):
-            raise TypeError("bos and eos are lists of tokens, not one text")
-        if overwrite and resume:
-            raise ValueError("overwrite and resume contradict each other")
-        if keep is not None and isinstance(keep, str):
-            raise TypeError(f"keep is a list of names, not one text: {keep!r}")
-        packing = None
-        if pack is not None:
-            pad_id = tokenizer.id_of(pad) if isinstance(pad, str) else pad
-            chosen = remainder or ("drop" if pad is None else "pad")
-            if pad is not None and chosen != "pad":
-                raise ValueError(f"pad={pad!r} goes with remainder='pad', not {chosen!r}")
-            if pack_whole and pad is None:
-                raise ValueError("pack_whole=True pads rows: it needs pad, the token of padding")
-            packing = Packing(pack, chosen, pad_id, split=not pack_whole)
-        elif remainder is not None or pad is not None or pack_whole:
-            raise ValueError("remainder, pad and pack_whole go with pack, the length of a row")
-        self._encoding = Encoding(
-            format=format,
-            special=special,
-            bos=tuple(bos),
-            eos=tuple(eos),
-            most=most,
-            packing=packing,
-            max_document_bytes=max_document_bytes,
-        )
-        self._reading = reading_for(
-            tokenizer,
-            documents=documents,
-            separator=separator,
-            field=field,
-            column=column,
-            format=input_format,
-            keep=None if keep is None else tuple(keep),
-            errors=errors,
-            dead_letters=dead_letters or storage.join(output, encoding.REJECTED),
-        )
-        self._encoding.check(tokenizer, self._reading)
-        self.parameters = self._encoding.parameters(tokenizer, self._reading)
-        self._native = tokenizer.vocabulary.pre_tokenizer.scanner is not None
-        self._inputs = inputs
-        self._output = output
-        self._overwrite = overwrite
-        self._resume = resume
-        self._range_bytes = range_bytes
-        self.threads = threads
-
-    @cached_property
-    def files(self) -> List[SourceFile]:
-        """The files to read, as they were listed when this was first asked for, by name."""
-        return sorted(find_files(self._inputs, self._reading), key=lambda file: file.url)
-
-    @property
-    def total_bytes(self) -> int:
-        """Bytes of the files as they are stored."""
-        return sum(file.size for file in self.files)
-
-    @property
-    def plain_bytes(self) -> Optional[int]:
-        """Bytes that will be read, if the sizes of the files tell."""
-        packed = any(file.compression or self._reading.format_of(file.url) == "parquet" for file in self.files)
-        return None if packed else self.total_bytes
-
-    @property
-    def native(self) -> bool:
-        """Whether documents are cut into words by a native scanner."""
-        return self._native
-
-    def display_data(self):
-        return {"inputs": str(self._inputs), "output": self._output, "format": self._encoding.format}
-
-    def expand(self, pbegin: beam.pvalue.PBegin) -> beam.PCollection[str]:
-        files = self.files
-        if self._reading.keep and all(self._reading.format_of(file.url) == "text" for file in files):
-            raise ValueError(f"keep={list(self._reading.keep)}: text files have no columns or fields")
-        encoding.claim(self._output, self.parameters, overwrite=self._overwrite, resume=self._resume)
-        size = self._range_bytes or (LARGE_RANGE if self.total_bytes >= LARGE_INPUT else SMALL_RANGE)
-        count = sum(1 for _ in ranges(files, self._reading, size))
-        lines = (
-            pbegin
-            | "Start" >> beam.Impulse()
-            | "Ranges" >> beam.ParDo(_NumberedRangesFn(_pack(files), self._reading, size))
-            | "Spread" >> beam.Reshuffle()
-            | "Encode" >> beam.ParDo(_EncodeRangeFn(self, count))
-        )
-        return (
-            pbegin.pipeline
-            | "Once" >> beam.Create([self._output], reshuffle=False)
-            | "Manifest" >> beam.Map(_publish, beam.pvalue.AsList(lines), self.parameters, count, storage.run_id())
-        )
-
-
-class _NumberedRangesFn(beam.DoFn):
-    """Yield the ranges of files with their numbers."""
-
-    def __init__(self, packed: bytes, reading: Any, range_bytes: int):
-        self._packed, self._reading, self._range_bytes = packed, reading, range_bytes
-
-    def process(self, impulse: bytes) -> Iterator[Tuple[int, SourceRange]]:
-        yield from enumerate(ranges(_unpack(self._packed), self._reading, self._range_bytes))
-
-
-class _EncodeRangeFn(beam.DoFn):
-    """Encode a range into its shard and yield its line of the manifest as JSON."""
-
-    def __init__(self, job: EncodeFiles, count: int):
-        self._vocabulary = job._vocabulary
-        self._reading, self._encoding, self._output = job._reading, job._encoding, job._output
-        self._resume, self._threads, self._count = job._resume, job.threads, count
-        self._run = storage.run_id()  # of the job: its workers' temporaries are swept when the manifest stands
-        self._shared = Shared()
-        self._counters = {name: Metrics.counter("beam_bpe", name) for name in _FILE_COUNTERS}
-        self._resumed = Metrics.counter("beam_bpe", RESUMED)
-        self._pool: Optional[ThreadPoolExecutor] = None
-
-    def setup(self) -> None:
-        storage.join_run(self._run)
-        self._tokenizer = self._shared.acquire(self._vocabulary.tokenizer, self._vocabulary.fingerprint)
-        if self._threads > 1:
-            self._pool = ThreadPoolExecutor(self._threads, "beam_bpe encode")
-
-    def start_bundle(self) -> None:
-        self._pending: deque[Future[Dict[str, Any]]] = deque()
-
-    def process(self, element: Tuple[int, SourceRange]) -> Iterator[str]:
-        if self._pool is None:
-            yield self._told(self._encode(element))
-            return
-        self._pending.append(self._pool.submit(self._encode, element))
-        while len(self._pending) > 2 * self._threads:
-            yield self._told(self._next())
-
-    def finish_bundle(self) -> Iterator[WindowedValue]:
-        while self._pending:
-            yield WindowedValue(self._told(self._next()), MIN_TIMESTAMP, [GlobalWindow()])
-
-    def _next(self) -> Dict[str, Any]:
-        try:
-            return self._pending.popleft().result()
-        except BaseException:
-            for future in self._pending:  # the bundle fails: what has not begun need not begin
-                future.cancel()
-            raise
-
-    def teardown(self) -> None:
-        if self._pool is not None:
-            self._pool.shutdown(wait=False, cancel_futures=True)
-            self._pool = None
-
-    def _encode(self, element: Tuple[int, SourceRange]) -> Dict[str, Any]:
-        number, source = element
-        name = encoding.part_name(number, self._count)
-        return encoding.encode_range(
-            SourceRange(*source), self._reading, self._tokenizer, self._encoding, self._output, name, resume=self._resume
-        )
-
-    def _told(self, line: Dict[str, Any]) -> str:
-        if line.get("resumed"):
-            self._resumed.inc()
-        else:
-            for name, counter in self._counters.items():
-                if line["totals"].get(name):
-                    counter.inc(line["totals"][name])
-        return json.dumps(line)
-
-
-def _publish(folder: str, lines: List[str], parameters: Dict[str, Any], count: int, run: str) -> str:
-    storage.join_run(run)
-    parsed = [json.loads(line) for line in lines]
-    distinct = {line["name"]: line for line in parsed}
-    if len(distinct) != count:
-        raise ValueError(f"{count} ranges were read, but {len(distinct)} shards arrived: the runner lost some; run the job again")
-    encoding.publish(folder, distinct.values(), parameters)
-    return folder
-
-
-# ---- collections of the user's own ---------------------------------------------------------------
+ENCODE_COUNTERS = ("encoded_documents", "tokens", "special_tokens", "cut_documents", "failed_documents")
 
 
 class Encode(beam.PTransform):
@@ -359,7 +65,7 @@ class Encode(beam.PTransform):
         super().__init__()
         if special not in SPECIAL_POLICIES:
             raise ValueError(f"special={special!r}: choose one of {', '.join(SPECIAL_POLICIES)}")
-        self._vocabulary, tokenizer = _source(vocabulary, method, by_path, dict(vocabulary_options or {}))
+        self._vocabulary, tokenizer = source_of(vocabulary, method, by_path, dict(vocabulary_options or {}))
         if batch_bytes < 1:
             raise ValueError(f"batch_bytes is {batch_bytes}; it must be at least 1")
         if isinstance(bos, str) or isinstance(eos, str):
@@ -373,10 +79,13 @@ class Encode(beam.PTransform):
         return {"fingerprint": self._vocabulary.fingerprint, "column": self._column, "special": self._special}
 
     def expand(self, documents: beam.PCollection) -> Any:
+        refuse_lossy(documents.pipeline)
         added = [(self._ids, Sequence[np.int64])]
-        encode = beam.ParDo(_EncodeFn(self))
+        kind = _rows_of(documents, self._column, added)
+        encoded = documents | "Buffer" >> beam.ParDo(_EncodeFn(self)).with_output_types(Any if self._dead_letters else kind or Any)
+        # A step of its own: Beam loses what finish_bundle hands to a step that takes batches, such as WriteToParquet.
         tag = "encoded" if self._dead_letters else None
-        return _with_dead_letters(documents, encode, tag, _rows_of(documents, self._column, added))
+        return _with_dead_letters(encoded, beam.ParDo(_EmitFn()), tag, kind)
 
 
 class Decode(beam.PTransform):
@@ -410,7 +119,7 @@ class Decode(beam.PTransform):
         if errors not in ("replace", "strict"):
             raise ValueError(f"errors={errors!r}: choose one of replace, strict")
         _check_names(column=column, text=text)
-        self._vocabulary, _ = _source(vocabulary, "rank", by_path, dict(vocabulary_options or {}))
+        self._vocabulary, _ = source_of(vocabulary, "rank", by_path, dict(vocabulary_options or {}))
         self._column, self._text, self._errors, self._dead_letters = column, text, errors, dead_letters
 
     def display_data(self):
@@ -429,16 +138,13 @@ def _rows_of(documents: beam.PCollection, column: str, added: List[Tuple[str, An
     kind = documents.element_type
     if kind in (str, bytes):
         return row_type.RowTypeConstraint.from_fields([(column, kind), *added])
-    known = row_type.RowTypeConstraint.from_user_type(kind) if isinstance(kind, type) else kind
-    if isinstance(known, row_type.RowTypeConstraint):
-        names = [name for name, _ in known._fields]
-        if column not in names:
-            raise ValueError(f"the rows have no column {column!r}; they have {', '.join(names)}")
-        for name, _ in added:
-            if name in names:
-                raise ValueError(f"the rows have a column {name!r} already: choose another name for the new one")
-        return row_type.RowTypeConstraint.from_fields([*known._fields, *added])
-    return None
+    known = columns_of(kind, column)
+    if known is None:
+        return None
+    for name, _ in added:
+        if name in dict(known):
+            raise ValueError(f"the rows have a column {name!r} already: choose another name for the new one")
+    return row_type.RowTypeConstraint.from_fields([*known, *added])
 
 
 #: Types of elements that are ids and nothing else.
@@ -464,7 +170,21 @@ def _with_dead_letters(documents: beam.PCollection, step: beam.ParDo, tag: Optio
     return documents | (step if tag is None else step.with_outputs(DEAD_LETTERS, main=tag))
 
 
-class _EncodeFn(beam.DoFn):
+class _Failed(NamedTuple):
+    """An element that cannot be encoded, on its way to the dead letters."""
+
+    element: Any
+    reason: str
+
+
+class _EmitFn(beam.DoFn):
+    """Pass rows on, and what failed to the dead letters."""
+
+    def process(self, element: Any) -> Iterator[Any]:
+        yield TaggedOutput(DEAD_LETTERS, tuple(element)) if type(element) is _Failed else element
+
+
+class _EncodeFn(StoredDoFn):
     """Buffer elements within the bundle, encode them together, and emit each with its own windowing."""
 
     def __init__(self, job: Encode):
@@ -472,7 +192,7 @@ class _EncodeFn(beam.DoFn):
         self._special, self._wrapping, self._batch_bytes = job._special, job._wrapping, job._batch_bytes
         self._dead_letters = job._dead_letters
         self._shared = Shared()
-        self._counters = {name: Metrics.counter("beam_bpe", name) for name in _COUNTERS}
+        self._counters = {name: Metrics.counter("beam_bpe", name) for name in ENCODE_COUNTERS}
 
     def setup(self) -> None:
         self._tokenizer = self._shared.acquire(self._vocabulary.tokenizer, self._vocabulary.fingerprint)
@@ -505,7 +225,7 @@ class _EncodeFn(beam.DoFn):
         if not self._dead_letters:
             raise error
         self._counters["failed_documents"].inc()
-        return TaggedOutput(DEAD_LETTERS, WindowedValue((element, str(error)), timestamp, [window], pane))
+        return WindowedValue(_Failed(element, str(error)), timestamp, [window], pane)
 
     def _flush(self) -> Iterator[Any]:
         waiting, self._waiting, self._bytes = self._waiting, [], 0
@@ -545,7 +265,7 @@ class _EncodeFn(beam.DoFn):
         return np.split(ids, ends[:-1]), batch.special
 
 
-class _DecodeFn(beam.DoFn):
+class _DecodeFn(StoredDoFn):
     """Decode elements."""
 
     def __init__(self, job: Decode):
@@ -574,21 +294,10 @@ def _value(element: Any, column: str, plain: Any, added: str) -> Any:
     """Return the value of a column of a row, or the element itself where it is of a plain type."""
     if plain is not None and isinstance(element, plain):
         return element
-    fields = _fields_of(element)
-    if column not in fields:
-        told = ", ".join(map(str, fields)) or "none"
-        raise TypeError(f"the element, a {type(element).__name__}, has no column {column!r}; it has {told}")
-    if added in fields:
+    row = row_of(element, column)
+    if added in row:
         raise ValueError(f"the element has a column {added!r} already: choose another name for the new one")
-    return fields[column]
-
-
-def _fields_of(element: Any) -> Dict[str, Any]:
-    if isinstance(element, dict):
-        return element
-    if hasattr(element, "_asdict"):
-        return dict(element._asdict())
-    return dict(element.as_dict() if hasattr(element, "as_dict") else getattr(element, "__dict__", {}))
+    return row[column]
 
 
 def _bytes_of(value: Any) -> bytes:
@@ -608,4 +317,4 @@ def _with_column(element: Any, column: str, name: str, value: Any) -> Any:
         return beam.Row(**{column: element, name: value})
     if isinstance(element, dict):
         return {**element, name: value}
-    return beam.Row(**{**_fields_of(element), name: value})
+    return beam.Row(**{**fields_of(element), name: value})

@@ -53,6 +53,7 @@ class LearnVocabulary(beam.PTransform):
         overwrite: bool = False,
     ):
         super().__init__()
+        self._output, self._vocab_size, self._pattern = output, vocab_size, pattern
         self._steps = (
             ReadDocuments(
                 inputs,
@@ -75,6 +76,9 @@ class LearnVocabulary(beam.PTransform):
                 overwrite=overwrite,
             ),
         )
+
+    def display_data(self):
+        return {"output": self._output, "vocab_size": self._vocab_size, "pattern": self._pattern}
 
     def expand(self, pbegin: beam.pvalue.PBegin) -> beam.PCollection[str]:
         result = pbegin

@@ -8,7 +8,7 @@ from typing import Iterator, List, Optional, Sequence, Union
 import apache_beam as beam
 from apache_beam.metrics import Metrics
 
-from beam_bpe import progress
+from beam_bpe import progress, storage
 from beam_bpe.documents import (
     DocumentBatch,
     Reading,
@@ -20,10 +20,11 @@ from beam_bpe.documents import (
 from beam_bpe.listing import SourceFile
 from beam_bpe.pretokenize import pre_tokenizer
 from beam_bpe.reading import read_range
+from beam_bpe.transforms.stored import StoredDoFn
 
 _FILES_PER_PACK = 1000
 #: The metrics that tell what was read, of `words.TOTALS`.
-READ_COUNTERS = ("documents", "bytes", "replaced_characters", "skipped_documents")
+READ_COUNTERS = ("documents", "bytes", "replaced_characters", "skipped_documents", "null_documents")
 
 
 class ReadDocuments(beam.PTransform):
@@ -106,6 +107,8 @@ class ReadDocuments(beam.PTransform):
 
     def expand(self, pbegin: beam.pvalue.PBegin) -> beam.PCollection[DocumentBatch]:
         files = self.files
+        if self._reading.dead_letters:
+            storage.sweep(self._reading.dead_letters)
         size = self._range_bytes or range_bytes_for(self.total_bytes, self.workers)
         packed = [_pack(files[i : i + _FILES_PER_PACK]) for i in range(0, len(files), _FILES_PER_PACK)]
         return (
@@ -139,7 +142,7 @@ class _RangesFn(beam.DoFn):
             yield from ranges(_unpack(packed), self._reading, self._range_bytes)
 
 
-class _ReadFn(beam.DoFn):
+class _ReadFn(StoredDoFn):
     """Read a range."""
 
     def __init__(self, reading: Reading):

@@ -12,6 +12,9 @@ from apache_beam.utils.windowed_value import WindowedValue
 
 from beam_bpe import encoding, formats, shards
 from beam_bpe.shards import Encoded
+from beam_bpe.transforms.rows import row_of
+from beam_bpe.transforms.runners import refuse_lossy
+from beam_bpe.transforms.stored import StoredDoFn, StoredMap
 from beam_bpe.vocabulary import Vocabulary
 
 
@@ -55,6 +58,7 @@ class WriteShards(beam.PTransform):
         return {"folder": self._folder, "format": self._format, "shards": self._shards}
 
     def expand(self, rows: beam.PCollection) -> beam.PCollection[str]:
+        refuse_lossy(rows.pipeline)
         if not rows.windowing.is_default():
             raise ValueError("WriteShards writes one folder: it takes the rows of the global window")
         encoding.claim(self._folder, overwrite=self._overwrite)
@@ -67,7 +71,7 @@ class WriteShards(beam.PTransform):
         return (
             rows.pipeline
             | "Once" >> beam.Create([self._folder], reshuffle=False)
-            | "Manifest" >> beam.Map(_publish, beam.pvalue.AsList(lines), self._parameters)
+            | "Manifest" >> beam.ParDo(StoredMap(_publish), beam.pvalue.AsList(lines), self._parameters).with_output_types(str)
         )
 
 
@@ -83,9 +87,7 @@ class _PackFn(beam.DoFn):
         self._rows: Dict[int, List[Dict[str, Any]]] = defaultdict(list)
 
     def process(self, element: Any) -> Iterator[Tuple[int, bytes]]:
-        row = _fields_of(element)
-        if self._column not in row:
-            raise ValueError(f"the row has no column {self._column!r}; it has {', '.join(row)}")
+        row = dict(row_of(element, self._column))
         row["ids"] = np.asarray(row.pop(self._column), np.uint32)
         shard = zlib.crc32(row["ids"].tobytes()) % self._count
         self._rows[shard].append(row)
@@ -100,7 +102,7 @@ class _PackFn(beam.DoFn):
         self._rows.clear()
 
 
-class _WriteShardFn(beam.DoFn):
+class _WriteShardFn(StoredDoFn):
     """Write a shard and yield its line of the manifest as JSON."""
 
     def __init__(self, folder: str, format: str, count: int, parameters: Dict[str, Any]):
@@ -135,15 +137,6 @@ class _WriteShardFn(beam.DoFn):
 def _publish(folder: str, lines: List[str], parameters: Dict[str, Any]) -> str:
     encoding.publish(folder, [json.loads(line) for line in lines], parameters)
     return folder
-
-
-def _fields_of(element: Any) -> Dict[str, Any]:
-    if isinstance(element, dict):
-        return dict(element)
-    for name in ("_asdict", "as_dict"):
-        if hasattr(element, name):
-            return dict(getattr(element, name)())
-    raise TypeError(f"the element is a {type(element).__name__}, not a row with ids, as Encode gives")
 
 
 def _packed(rows: List[Dict[str, Any]]) -> bytes:

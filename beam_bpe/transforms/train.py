@@ -10,6 +10,7 @@ from apache_beam.metrics import Metrics
 from beam_bpe import progress, storage
 from beam_bpe.training import check_tie_break, check_vocab_size, train
 from beam_bpe.special import SpecialTokens
+from beam_bpe.transforms.stored import StoredDoFn
 from beam_bpe.words import WordCounts
 
 _LOG_SECONDS = 30.0
@@ -74,7 +75,7 @@ class TrainVocabulary(beam.PTransform):
         return folders | "Alone" >> beam.Reshuffle() | "Learn" >> learn.with_output_types(str)
 
 
-class _TrainFn(beam.DoFn):
+class _TrainFn(StoredDoFn):
     """Learn from one folder of words."""
 
     def __init__(self, output, min_count, overwrite, arguments, run):

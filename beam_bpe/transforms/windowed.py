@@ -1,100 +1,148 @@
 """Write a table of words for each window of a stream."""
 
+import json
 import logging
 from collections import defaultdict
 from datetime import datetime, timedelta, timezone
 from typing import Any, Dict, Iterable, Iterator, List, Tuple
 
 import apache_beam as beam
-from apache_beam.coders import BytesCoder, TupleCoder, VarIntCoder
-from apache_beam.transforms.trigger import AccumulationMode
-from apache_beam.transforms.userstate import BagStateSpec
-from apache_beam.transforms.window import GlobalWindows, IntervalWindow
+import pyarrow.compute as pc
+from apache_beam.transforms.trigger import AccumulationMode, AfterCount, AfterWatermark
+from apache_beam.transforms.window import FixedWindows, IntervalWindow, SlidingWindows
+from apache_beam.utils.timestamp import Timestamp
 
-from beam_bpe import storage
+from beam_bpe import storage, words
+from beam_bpe.framing import TOTALS_SHARD, unframe
 from beam_bpe.transforms.count import merged
-from beam_bpe.transforms.words import publish_lines, write_line
-from beam_bpe.words import LostWords, claim
+from beam_bpe.transforms.stored import StoredDoFn
 
 _LOGGER = logging.getLogger(__name__)
 
 
-def window_name(window: IntervalWindow) -> str:
-    """Return the name of the folder of a window: START-END in UTC, which sorts by time."""
-    return f"{_moment(window.start)}-{_moment(window.end)}"
+def table_name(window: IntervalWindow, pane: int) -> str:
+    """Return the name of the folder of a table: START-END-PANE, in UTC, which sorts by time.
+
+    >>> table_name(IntervalWindow(1767225600, 1767225660), 0)
+    '20260101T000000Z-20260101T000100Z-0000'
+    """
+    return f"{_moment(window.start)}-{_moment(window.end)}-{pane:04d}"
 
 
-def _moment(timestamp: Any) -> str:
+def _moment(timestamp: Timestamp) -> str:
     moment = datetime(1970, 1, 1, tzinfo=timezone.utc) + timedelta(microseconds=timestamp.micros)
     fraction = f".{moment.microsecond:06d}" if moment.microsecond else ""
     return f"{moment:%Y%m%dT%H%M%S}{fraction}Z"
 
 
 class WriteWindowedWords(beam.PTransform):
-    """Write the counted words of each window into a folder of its own, named START-END in UTC.
+    """Write the counted words of each window into a folder of its own, START-END-PANE, its times in UTC.
 
-    The input is what CountWords gives, in fixed, sliding or session windows; the output holds the path of
-    each table, once it stands, in its window. A table is whole or absent, as those of WriteWords.
+    The input is what CountWords gives in fixed windows; the output holds the path of each table, once it
+    stands. A table is whole or absent, as those of WriteWords, and is never changed.
 
-    Late data: each firing of the trigger adds to the window's table, which is then replaced as a whole by
-    what the window holds by then; while it is replaced, it is absent. So fired panes must be discarded,
-    and data later than the allowed lateness is dropped, as Beam does. A firing that brings the
-    words of a bundle without its totals, or the other way round, waits for the rest. Whatever stands in a window's
-    folder is replaced, so that a bundle may run again: give each job a folder of its own.
+    Pane 0000 is written when the window ends. Late data, up to the allowed lateness of the windows, makes
+    another table with the next number, which holds all of the window: so of several tables of a window the last
+    one counts. For that the panes before must be discarded, which is Beam's default. Later data is dropped,
+    as Beam does.
 
-    One worker writes the table of a window, and keeps it packed as the window's state until it expires.
+    A table is written by one worker. What a window counted is kept, packed, until it expires.
 
     Args:
         folder: where the folders of the windows are made; a folder or URL.
+        rolling: how many windows in a row each table sums; there is a table for each window still, which
+            is the last of its row.
     """
 
-    def __init__(self, folder: str):
+    def __init__(self, folder: str, rolling: int = 1):
         super().__init__()
-        self._folder = folder
+        if rolling < 1:
+            raise ValueError(f"rolling is {rolling}; it must be at least 1")
+        self._folder, self._rolling = folder, rolling
 
     def display_data(self):
-        return {"folder": self._folder}
+        return {"folder": self._folder, "rolling": self._rolling}
 
     def expand(self, packed: beam.PCollection[Tuple[int, bytes]]) -> beam.PCollection[str]:
-        windowing = packed.windowing
-        if isinstance(windowing.windowfn, GlobalWindows):
-            raise ValueError("WriteWindowedWords writes a table a window: give it windows, or use WriteWords")
-        if windowing.accumulation_mode == AccumulationMode.ACCUMULATING:
+        given = packed.windowing
+        if not isinstance(given.windowfn, FixedWindows):
+            raise ValueError(
+                f"WriteWindowedWords takes the counts of fixed windows, not of {type(given.windowfn).__name__}: "
+                "WindowInto(FixedWindows(…)) before CountWords, or WriteWords for one table"
+            )
+        if given.accumulation_mode == AccumulationMode.ACCUMULATING:
             raise ValueError("WriteWindowedWords sums the panes of a window: discard them (AccumulationMode.DISCARDING)")
+        windows = given.windowfn
+        if self._rolling > 1:
+            windows = SlidingWindows(windows.size * self._rolling, windows.size, Timestamp(micros=windows.offset.micros))
         return (
             packed
+            # Panes were discarded so far, so that each word comes once; from here on a firing holds all of its window.
+            | "Window"
+            >> beam.WindowInto(
+                windows,
+                trigger=AfterWatermark(late=AfterCount(1)),
+                accumulation_mode=AccumulationMode.ACCUMULATING,
+                allowed_lateness=given.allowed_lateness,
+            )
             | "Together" >> beam.Map(lambda pair: (b"", pair)).with_output_types(Tuple[bytes, Tuple[int, bytes]])
             | "Gather" >> beam.GroupByKey()
-            | "Write" >> beam.ParDo(_WriteTableFn(self._folder)).with_output_types(str)
+            | "Write" >> beam.ParDo(_WriteTableFn(self._folder, storage.run_id())).with_output_types(str)
         )
 
 
-class _WriteTableFn(beam.DoFn):
-    """Add what a firing brought to what the window holds, and write all of it."""
+class _WriteTableFn(StoredDoFn):
+    """Write the table of a window, if all of it is there."""
 
-    HELD = BagStateSpec("held", TupleCoder((VarIntCoder(), BytesCoder())))
+    def __init__(self, folder: str, run: str):
+        self._folder, self._run = folder, run
 
-    def __init__(self, folder: str):
-        self._folder = folder
+    def setup(self) -> None:
+        storage.join_run(self._run)
 
     def process(
         self,
         element: Tuple[bytes, Iterable[Tuple[int, bytes]]],
         window: Any = beam.DoFn.WindowParam,
-        held: Any = beam.DoFn.StateParam(HELD),
+        pane: Any = beam.DoFn.PaneInfoParam,
     ) -> Iterator[str]:
         pieces: Dict[int, List[bytes]] = defaultdict(list)
-        for shard, framed in [*held.read(), *element[1]]:
+        for shard, framed in element[1]:
             pieces[shard].append(framed)
-        table = [pair for shard in sorted(pieces) for pair in merged(shard, pieces[shard])]
-        held.clear()
-        for pair in table:
-            held.add(pair)
-        folder = storage.join(self._folder, window_name(window))
-        claim(folder, overwrite=True)
-        try:
-            publish_lines(folder, [write_line(folder, pair) for pair in table])
-        except LostWords as error:
-            _LOGGER.info("%s waits for the rest of a bundle: %s", folder, error)
-            return
-        yield folder
+        table = [pair for shard, several in sorted(pieces.items()) for pair in merged(shard, several)]
+        folder = storage.join(self._folder, table_name(window, pane.index))
+        if not table:
+            return  # an empty pane
+        if _whole(table):
+            _write(folder, table)
+            yield folder
+        else:  # late words and their totals come one by one: a later pane holds all of them
+            _LOGGER.info("%s: words or totals of late documents are still to come", folder)
+
+
+def _whole(table: List[Tuple[int, bytes]]) -> bool:
+    """Whether the table holds the words that its totals tell of."""
+    counted = held = 0
+    for shard, framed in table:
+        payload = unframe(framed)[1]
+        if shard == TOTALS_SHARD:
+            counted = json.loads(bytes(payload))["words"]
+        else:
+            held += pc.sum(words.unpack_table(payload)[2]["count"]).as_py()
+    return held == counted
+
+
+def _write(folder: str, table: List[Tuple[int, bytes]]) -> None:
+    parts: List[Dict[str, Any]] = []
+    totals: Dict[str, int] = {}
+    parameters: Dict[str, Any] = {}
+    words.claim(folder, overwrite=True)  # by this bundle, when it ran before
+    for shard, framed in table:
+        own, payload = unframe(framed)
+        words.check_alike(parameters or own, own)
+        parameters = own
+        if shard == TOTALS_SHARD:
+            totals = json.loads(bytes(payload))
+        else:
+            parts.append(words.write_part(folder, payload, parameters))
+    words.publish(folder, parts, parameters, totals)

@@ -7,6 +7,7 @@ import apache_beam as beam
 
 from beam_bpe import _words, artifacts, storage, words
 from beam_bpe.framing import TOTALS_SHARD, frame, unframe
+from beam_bpe.transforms.stored import StoredDoFn, StoredMap
 from beam_bpe.words import WordCounts
 
 
@@ -38,11 +39,11 @@ class WriteWords(beam.PTransform):
         return (
             packed.pipeline
             | "Once" >> beam.Create([self._folder], reshuffle=False)
-            | "Manifest" >> beam.Map(_publish, beam.pvalue.AsList(lines), run)
+            | "Manifest" >> beam.ParDo(StoredMap(_publish), beam.pvalue.AsList(lines), run).with_output_types(str)
         )
 
 
-class _WritePartFn(beam.DoFn):
+class _WritePartFn(StoredDoFn):
     """Write a shard as a part and yield its line of the manifest; pass the totals on."""
 
     def __init__(self, folder: str, run: str):
@@ -107,7 +108,7 @@ class ReadWords(beam.PTransform):
         return (read, rest) | beam.Flatten()
 
 
-class _ReadPartFn(beam.DoFn):
+class _ReadPartFn(StoredDoFn):
     """Read a part and pack it again."""
 
     def __init__(self, folder: str, head: Dict[str, Any]):

@@ -1,4 +1,4 @@
-"""Prepare what the tests on real engines need: ``python tests/engines/prepare.py [prism spark flink minio workers]``.
+"""Prepare what the tests on real engines need: ``python tests/engines/prepare.py [workers prism spark flink minio gcp]``.
 
 Everything lands in a cache folder (BEAM_BPE_ENGINES, else ~/.cache/beam_bpe/engines), each part once: what is there
 and made by the same recipe is left alone. A part that cannot be prepared here is skipped with the reason in one line;
@@ -8,6 +8,7 @@ the others are prepared all the same. The exit code is 1 if a part failed, 0 if 
     spark     Spark 3.5 (the pyspark package) and the jars of Beam's job server for it, through Maven
     flink     Flink 1.19 (the apache-flink-libraries package) and the jars of its job server
     minio     an S3 server, through the Go module proxy
+    gcp       the packages of apache-beam[gcp] that the Dataflow runner imports
     workers   a Python environment that holds the built wheel of this checkout and its dependencies, nothing else
 """
 
@@ -34,6 +35,7 @@ PRISM = "github.com/apache/beam/sdks/v2/go/cmd/prism@v2.77.0"
 MINIO = "github.com/minio/minio@v0.0.0-20260212201848-7aac2a2c5b7c"
 SPARK = "pyspark==3.5.7"
 FLINK = "apache-flink-libraries==1.19.3"
+GCP = ("google-cloud-storage<", "google-cloud-dataflow-client<", "google-auth<", "google-apitools<", "google-auth-httplib2<")
 PYTHON = f"cp{sys.version_info.major}{sys.version_info.minor}"
 
 
@@ -80,6 +82,11 @@ def job_server_jars(engine: str) -> Path:
 def workers_home() -> Path:
     """Return the environment in which the SDK workers and the command run."""
     return CACHE / f"workers-{PYTHON}"
+
+
+def gcp_packages() -> Path:
+    """Return the folder of packages that the Dataflow runner needs beside the worker environment."""
+    return CACHE / "gcp"
 
 
 def worker_bin(name: str) -> Path:
@@ -149,6 +156,22 @@ def prepare_workers() -> None:
         if not where.startswith(str(home)):
             raise Failed(f"beam_bpe is imported from {where} and not from the wheel")
         stamp.write_text(f"{recipe} {sources}")
+
+
+def prepare_gcp() -> None:
+    """Fetch what the Dataflow runner imports, in the versions that Beam asks for, to lie over the worker environment."""
+    if reason := absent("workers"):
+        raise Missing(reason)
+    script = "from importlib.metadata import requires; print(*requires('apache-beam'), sep='\\n')"
+    lines = _run(worker_bin("python"), "-c", script).splitlines()
+    wanted = [line.partition(";")[0] for line in lines if line.startswith(GCP) and "extra == 'gcp'" in line.replace('"', "'")]
+    kept = _run(worker_bin("python"), "-m", "pip", "freeze", "--exclude", "beam_bpe")
+    with _made("gcp", " ".join(wanted)) as folder:
+        if folder:
+            log(f"gcp: pip install {' '.join(wanted)}")
+            (folder / "constraints.txt").write_text(kept)
+            pip = [worker_bin("python"), "-m", "pip", "install", "-q", "--no-compile"]
+            _run(*pip, "--constraint", folder / "constraints.txt", "--target", folder, *wanted)
 
 
 def _sources() -> list[Path]:
@@ -262,6 +285,7 @@ PARTS: dict[str, Callable[[], None]] = {
     "spark": prepare_spark,
     "flink": prepare_flink,
     "minio": prepare_minio,
+    "gcp": prepare_gcp,
 }
 
 

@@ -129,17 +129,27 @@ class Process:
     def __init__(self, log: Path, command: Sequence[object], variables: dict[str, object]):
         self.log = log
         self._name = log.stem
+        self._command, self._variables = [str(word) for word in command], {k: str(v) for k, v in variables.items()}
+        self._start("wb")
+
+    def _start(self, mode: str) -> None:
         kept = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "PYTHONHOME")}
-        with open(log, "wb") as file:
+        with open(self.log, mode) as file:
             self._leash = subprocess.Popen(
-                [sys.executable, "-c", _LEASH, *map(str, command)],
+                [sys.executable, "-c", _LEASH, *self._command],
                 stdin=subprocess.PIPE,
                 stdout=file,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
-                cwd=log.parent,
-                env=kept | {k: str(v) for k, v in variables.items()},
+                cwd=self.log.parent,
+                env=kept | self._variables,
             )
+
+    def again(self, ready: Callable[[], bool]) -> None:
+        """Start it once more after it was killed, with the same command, and wait until it is ready."""
+        self.stop()
+        self._start("ab")
+        self.wait_until(ready)
 
     @property
     def group(self) -> int:
@@ -280,22 +290,24 @@ class SparkCluster(Service):
         port, self.web = free_ports(2)
         master = [*daemon, "org.apache.spark.deploy.master.Master", "--host", HOST, "--port", port]
         master += ["--webui-port", self.web]
-        self.master = self.run("spark-master", master, lambda: self._alive() is not None, **variables)
+        self.master = self.run("spark-master", master, lambda: self.alive() is not None, **variables)
         self.daemons = []
         for number in range(self.workers):
             web, work = free_ports(1)[0], self.folder / f"work-{number}"
             worker = [*daemon, "org.apache.spark.deploy.worker.Worker", "--host", HOST, "--cores", self.cores]
             worker += ["--memory", "2g", "--work-dir", work, "--webui-port", web, f"spark://{HOST}:{port}"]
-            alive = lambda: (self._alive() or 0) > number  # noqa: E731
+            alive = lambda: (self.alive() or 0) > number  # noqa: E731
             self.daemons.append(self.run(f"spark-worker-{number}", worker, alive, **variables))
         self.pool = self.within(WorkerPool(self.folder, **self._variables))
         chosen = [f"-Dspark.default.parallelism={self.parallelism}", "-Dspark.executor.memory=1g"]
-        flags = _spark_job_server(self, f"spark://{HOST}:{port}", *chosen)
+        self.url = f"spark://{HOST}:{port}"
+        flags = _spark_job_server(self, self.url, *chosen)
         # Without the cache the SDK workers are ended and started again for each stage: twice the time.
         self.flags = [*flags, *self.pool.flags, "--environment_cache_millis=60000"]
         self.spread = [f"--sdk_worker_parallelism={self.cores}"]
 
-    def _alive(self) -> int | None:
+    def alive(self) -> int | None:
+        """Return how many Spark workers the master knows, or None if it does not answer."""
         answer = ask(self.web, "/json/")
         return answer and answer.get("aliveworkers", 0)
 
@@ -331,6 +343,10 @@ class FlinkCluster(Service):
             "rest.bind-address": HOST,
             "rest.port": self.rest,
             "parallelism.default": self.slots,
+            "heartbeat.interval": 2000,  # milliseconds: a killed task manager is missed after two of them
+            "restart-strategy.type": "fixed-delay",  # without one, a job fails with the first of its tasks
+            "restart-strategy.fixed-delay.attempts": 2,
+            "restart-strategy.fixed-delay.delay": "1 s",
             "io.tmp.dirs": self.folder,
         }
         (conf / "config.yaml").write_text("".join(f"{key}: {value}\n" for key, value in settings.items()))
@@ -342,8 +358,7 @@ class FlinkCluster(Service):
         jvm, given = self._resources(conf)
         runner = "org.apache.flink.runtime.taskexecutor.TaskManagerRunner"
         worker = [java(), *jvm, *_OPENS, *_FLINK_OPENS, *classes, runner, *options, *given]
-        registered = lambda: (ask(self.rest, "/overview") or {}).get("slots-total", 0) >= self.slots  # noqa: E731
-        self.task_manager = self.run("flink-task-manager", worker, registered)
+        self.task_manager = self.run("flink-task-manager", worker, lambda: (self.alive() or 0) > 0)
         self.pool = self.within(WorkerPool(self.folder, **self._variables))
         driver = [java(), "-Xmx600m", *_OPENS, *_FLINK_OPENS, "-cp", f"{prepare.job_server_jars('flink')}/*"]
         driver += ["org.apache.beam.runners.flink.FlinkJobServerDriver", f"--flink-master={HOST}:{self.rest}"]
@@ -352,6 +367,11 @@ class FlinkCluster(Service):
         # A task manager's SDK workers are dealt out in turn to the slots of all stages in Python, as these begin: two
         # slots of a stage share one, by chance, unless there are as many as slots in all stages.
         self.spread = [f"--sdk_worker_parallelism={2 * self.slots}"]
+
+    def alive(self) -> int | None:
+        """Return how many task managers the job manager knows, or None if it does not answer."""
+        answer = ask(self.rest, "/overview")
+        return answer and answer.get("taskmanagers", 0)
 
     def _resources(self, conf: Path) -> tuple[list[str], list[str]]:
         """Return the JVM's flags and the options that a task manager must be given."""

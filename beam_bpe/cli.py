@@ -32,6 +32,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         logging.disable(logging.ERROR)  # job servers have loggers with levels of their own
         os.environ.setdefault("GRPC_VERBOSITY", "NONE")
         threading.excepthook = lambda _: None  # of Beam's, whose worker was ended with us; ours hand their errors over
+        sys.stderr = console.WithoutTracebacks(sys.stderr)  # which such threads print to the end
     code = _run(sys.argv[1:])
     with contextlib.suppress(BrokenPipeError):
         sys.stdout.flush()

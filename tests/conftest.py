@@ -1,4 +1,4 @@
-"""Fixtures shared by the tests, and the option that adds the slow ones."""
+"""Fixtures shared by the tests, the option that adds the slow ones, and what processes of pytest-xdist run."""
 
 from __future__ import annotations
 
@@ -11,21 +11,16 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def pytest_addoption(parser):
-    parser.addoption("--engines", action="store_true", help="run the tests on real engines as well, which tests/engines prepares")
     parser.addoption("--slow", action="store_true", help="run the tests marked slow as well")
 
 
 def pytest_collection_modifyitems(config, items):
-    if not config.getoption("--engines"):
-        aside = pytest.mark.skip(reason="real engines: run with --engines")
-        for item in items:
-            if "engines" in item.path.parts:
-                item.add_marker(aside)
-    if not config.getoption("--slow"):
-        skipped = pytest.mark.skip(reason="slow: run with --slow")
-        for item in items:
-            if "slow" in item.keywords:
-                item.add_marker(skipped)
+    for item in items:
+        # With --dist loadgroup: a file's tests in one process, and all that start engines in one, one after another.
+        group = "engines" if "engines" in item.path.parts else item.path.name
+        item.add_marker(pytest.mark.xdist_group(group))
+        if "slow" in item.keywords and not config.getoption("--slow"):
+            item.add_marker(pytest.mark.skip(reason="slow: run with --slow"))
 
 
 @pytest.fixture(scope="session")

@@ -29,6 +29,7 @@ def test_long_words_print_their_tables(tmp_path):
 PEERS = ("fastokens", "gigatoken", "quicktok", "tokenizers")
 
 
+@pytest.mark.slow
 def test_encoding_prints_its_tables_and_compares_ids(shared, tmp_path):
     pytest.importorskip("tiktoken")
     pytest.importorskip("zstandard")

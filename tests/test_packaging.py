@@ -45,6 +45,7 @@ def test_wheel_holds_kernels_and_types(built):
     assert not any(name.startswith(("tests/", "cython_ext/", "examples/")) for name in names)
 
 
+@pytest.mark.slow  # tests/engines run in such an environment by default
 def test_clean_environment(built, tmp_path):
     home = tmp_path / "venv"
     run(sys.executable, "-m", "venv", home)

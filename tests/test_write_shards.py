@@ -41,7 +41,7 @@ def rows_of(folder, tokenizer):
 
 
 @pytest.mark.parametrize("format", shards.FORMATS)
-@pytest.mark.parametrize("as_dicts", [False, True])
+@pytest.mark.parametrize("as_dicts", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_every_row_arrives_once(format, as_dicts, tmp_path):
     documents = [dict(document._asdict()) for document in DOCUMENTS] if as_dicts else DOCUMENTS
 

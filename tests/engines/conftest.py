@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -34,8 +35,14 @@ _PARTS = {
 }
 
 
+_STARTED = time.monotonic()
+
+
 def demand(*parts: str) -> None:
-    """Skip the test if a part was not prepared."""
+    """Skip the test if a part was not prepared, or if BEAM_BPE_ENGINES_MINUTES have passed."""
+    minutes = os.environ.get("BEAM_BPE_ENGINES_MINUTES")
+    if minutes and time.monotonic() - _STARTED > 60 * float(minutes):
+        pytest.skip(f"the {minutes} minutes for engines are over (BEAM_BPE_ENGINES_MINUTES)")
     for part in parts:
         if reason := prepare.absent(part):
             pytest.skip(reason)

@@ -173,7 +173,6 @@ def repair(whom: str, engine: Engine) -> None:
 FRESH = ["--environment_cache_millis=0"]
 KILLED = [
     # (engine, whom, when, further flags, whether the job survives)
-    ("spark-cluster", "executor", "counting", [], True),
     ("flink-cluster", "worker", "writing", [], True),
     ("prism", "submitter", "writing", [], False),
     *(pytest.param(*case, marks=slow) for case in [
@@ -182,6 +181,7 @@ KILLED = [
         ("spark-cluster", "worker", "writing", FRESH, True),
         ("spark-cluster", "worker", "learning", FRESH, True),
         ("spark-cluster", "worker", "encoding", FRESH, True),
+        ("spark-cluster", "executor", "counting", [], True),
         ("spark-cluster", "executor", "writing", [], True),
         ("spark-cluster", "executor", "learning", [], True),
         ("spark-cluster", "executor", "encoding", [], True),
@@ -277,7 +277,7 @@ def newest_job(flink: services.FlinkCluster) -> dict[str, Any]:
     return max(services.ask(flink.rest, "/jobs/overview")["jobs"], key=lambda job: job["start-time"])
 
 
-INTERRUPTED = ["flink-cluster", *(pytest.param(name, marks=slow) for name in ("prism", "spark-local", "spark-cluster"))]
+INTERRUPTED = ["prism", *(pytest.param(name, marks=slow) for name in ("spark-local", "spark-cluster", "flink-cluster"))]
 
 
 @pytest.mark.parametrize("engine", INTERRUPTED, indirect=True)

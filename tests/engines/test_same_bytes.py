@@ -25,11 +25,12 @@ CASES = [
     ("prism", 1, 2, False, "worker", []),
     ("prism", 16, 1, True, "submitter", []),
     ("spark-local", 7, 1, True, "submitter", []),
-    ("spark-cluster", 16, 2, True, "worker", []),
     ("flink-cluster", 2, 1, False, "worker", []),
-    ("flink-cluster", 7, 2, True, "submitter", []),
+    pytest.param("spark-cluster", 16, 2, True, "worker", [], marks=pytest.mark.slow),
+    pytest.param("flink-cluster", 7, 2, True, "submitter", [], marks=pytest.mark.slow),
 ]
-ENCODING = ["local", "processes", "prism", "spark-local", "spark-cluster", "flink-cluster"]
+SLOW_FLINK = pytest.param("flink-cluster", marks=pytest.mark.slow)
+ENCODING = ["local", "processes", "prism", "spark-local", "spark-cluster", SLOW_FLINK]
 SPREAD = Path(__file__).parent / "pipelines" / "spread.py"
 
 
@@ -136,7 +137,7 @@ def test_shards_of_ids(engine, corpus, expected, encoded, tmp_path):
     assert differing(contents(tmp_path / "out"), contents(encoded)) == []
 
 
-@pytest.mark.parametrize("engine", ["spark-cluster", "flink-cluster"], indirect=True)
+@pytest.mark.parametrize("engine", ["spark-cluster", SLOW_FLINK], indirect=True)
 def test_work_spreads(engine, workers, tmp_path):
     """24 ranges are read in as many processes as the cluster has slots, all of them with the package of the wheel."""
     (tmp_path / "seen").mkdir()

@@ -1,7 +1,7 @@
 """Plan a large counting job: ranges, shards, core-hours, bytes of the shuffle, memory of a worker.
 
     python examples/plan.py                                  for 1 TB and 10 TB of text
-    python examples/plan.py --text 300GB --engine-cost 2.1   with figures of your own
+    python examples/plan.py --text 300GB --engine-cost 1.2   with figures of your own
 
 The inputs were measured by `python tests/benchmarks/run.py engines` on 202 MB of text in many languages and code, on one
 core of an Intel Xeon at 2.1 GHz; run it on your machine and your text, and give what it prints.
@@ -22,16 +22,16 @@ MIB = 1 << 20
 class Measured:
     """What the plan is computed from; each is an option of the command."""
 
-    scan_rate: float = 140  # MB of text that a core scans and counts in a second
-    pack_rate: float = 120  # MB of packed tables that a core sorts and packs in a second
-    merge_rate: float = 220  # MB of packed tables that a core merges in a second
-    engine_cost: float = 2.0  # CPU seconds of the whole engine for one of the kernel's
+    scan_rate: float = 170  # MB of text that a core scans and counts in a second
+    pack_rate: float = 80  # MB of packed tables that a core sorts and packs in a second
+    merge_rate: float = 225  # MB of packed tables that a core merges in a second
+    engine_cost: float = 3.0  # CPU seconds of the whole engine for one of these kernels: Spark 3.0, Flink 1.2, local 1.4
     small_share: float = 0.25  # bytes of packed tables for a byte of text, in bundles of small_bundle MB
     small_bundle: float = 8.4
     large_share: float = 0.176  # the same in bundles of large_bundle MB
     large_bundle: float = 202
     packed_word: float = 22  # bytes of a word in a packed table
-    memory_word: float = 110  # bytes of a word in a table in memory
+    memory_word: float = 116  # bytes of a word in a table in memory
 
 
 def share(measured: Measured, bundle: float) -> float:
@@ -69,7 +69,7 @@ def plan(text: int, measured: Measured, cores: int, memory: int) -> list[tuple[s
         ("all values of a shard", f"{values:,.0f} MB", "shuffle / shards: far below 2 GiB"),
         ("scan and count", f"{kernel:,.1f} core-hours", "text / scan rate"),
         ("sort, pack and merge tables", f"{tables:,.1f} core-hours", "shuffle × (1 / pack rate + 1 / merge rate)"),
-        ("with the engine", f"{whole:,.1f} core-hours", "both × CPU of the engine / CPU of the kernel"),
+        ("with the engine", f"{whole:,.1f} core-hours", "both × CPU of the engine / CPU of the kernels"),
         (f"on {cores:,} cores", f"{whole / cores:,.2f} hours", "core-hours / cores (--cores)"),
         ("memory of a worker process", f"{memory + 4 * values + 300:,.0f} MB", "tables + 4 × values of a shard + 300 MB of Python"),
     ]

@@ -14,6 +14,7 @@ def pytest_addoption(parser):
     parser.addoption("--slow", action="store_true", help="run the tests marked slow as well")
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist looks for groups
 def pytest_collection_modifyitems(config, items):
     for item in items:
         # With --dist loadgroup: a file's tests in one process, and all that start engines in one, one after another.

@@ -14,14 +14,24 @@ def pytest_addoption(parser):
     parser.addoption("--slow", action="store_true", help="run the tests marked slow as well")
 
 
-@pytest.hookimpl(tryfirst=True)  # before pytest-xdist looks for groups
 def pytest_collection_modifyitems(config, items):
-    for item in items:
-        # With --dist loadgroup: a file's tests in one process, and all that start engines in one, one after another.
-        group = "engines" if "engines" in item.path.parts else item.path.name
-        item.add_marker(pytest.mark.xdist_group(group))
-        if "slow" in item.keywords and not config.getoption("--slow"):
-            item.add_marker(pytest.mark.skip(reason="slow: run with --slow"))
+    if not config.getoption("--slow"):
+        skipped = pytest.mark.skip(reason="slow: run with --slow")
+        for item in items:
+            if "slow" in item.keywords:
+                item.add_marker(skipped)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """Run a file's tests in one process, and all that start engines in one, one after another."""
+    from xdist.scheduler import LoadFileScheduling
+
+    class Scheduling(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return "engines" if nodeid.startswith("tests/engines/") else super()._split_scope(nodeid)
+
+    return Scheduling(config, log)
 
 
 @pytest.fixture(scope="session")

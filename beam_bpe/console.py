@@ -8,6 +8,7 @@ import json
 import os
 import signal
 import sys
+import threading
 import time
 from typing import Any, Iterator, TextIO
 
@@ -97,9 +98,11 @@ class WithoutTracebacks:
 
     def __init__(self, stream: TextIO):
         self._stream = stream
+        self._last = threading.local()  # what a thread wrote last: of a traceback the newline is left out as well
 
     def write(self, text: str) -> int:
-        if TRACEBACK not in text and text != "\n":
+        behind, self._last.traceback = getattr(self._last, "traceback", False), TRACEBACK in text
+        if not self._last.traceback and not (behind and text == "\n"):
             self._stream.write(text)
         return len(text)
 

@@ -24,9 +24,9 @@ from apache_beam.transforms.display import DisplayData
 from apache_beam.transforms.window import FixedWindows, GlobalWindow, TimestampedValue
 
 import beam_bpe
-from beam_bpe import artifacts, storage, train
+from beam_bpe import _words, artifacts, storage, train
 from beam_bpe.documents import DocumentBatch
-from beam_bpe.framing import unframe
+from beam_bpe.framing import frame, unframe
 from beam_bpe.listing import SourceFile
 from beam_bpe.formats.parquet import MERGES_FILE, VOCABULARY_FILE
 from beam_bpe.transforms import (
@@ -879,3 +879,23 @@ def test_what_a_thread_raises_fails_the_bundle(tmp_path):
         with beam.Pipeline(runner="FnApiRunner") as p:
             documents = p | ReadDocuments(str(tmp_path / "a.txt"))
             documents | CountWords(pattern=r"(a+)+b", threads=3, time_limit=0.2) | WriteWords(str(tmp_path / "words"))
+
+
+def test_a_large_shard_is_merged_a_few_times(monkeypatch):
+    """Not for each table that comes, once it is larger than what is gathered; the sum is the same."""
+
+    def packed(number):
+        table = WordCounts.from_mapping({f"{number}-{i}": 1 for i in range(50)} | {"low": 2})
+        native = _words.WordTable()
+        for batch in table.batches():
+            native.add_columns(batch.data, batch.offsets, batch.counts)
+        return native.pack(1, ordered=True)[0][1]
+
+    values = [frame({"a": 1}, packed(number)) for number in range(200)]
+    merges = []
+    merge = _words.merge_packed
+    monkeypatch.setattr(count_module, "_MERGED_AT", 4000)
+    monkeypatch.setattr(_words, "merge_packed", lambda waiting: merges.append(len(waiting)) or merge(waiting))
+    [(shard, framed)] = count_module.merged(0, values)
+    assert framed == frame({"a": 1}, merge([packed(number) for number in range(200)]))
+    assert 3 < len(merges) < 12 and sum(merges) < 230

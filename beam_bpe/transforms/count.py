@@ -306,6 +306,7 @@ def merged(shard: int, values: Iterable[bytes]) -> Iterator[Tuple[int, bytes]]:
     parameters: Dict[str, Any] = {}
     totals: Dict[str, int] = {}
     waiting: List[Any] = []
+    size = held = 0  # bytes that wait, and those of the last merge among them
     for value in values:
         own, payload = unframe(value)
         check_alike(parameters or own, own)
@@ -314,8 +315,10 @@ def merged(shard: int, values: Iterable[bytes]) -> Iterator[Tuple[int, bytes]]:
             totals = add_totals(totals, json.loads(bytes(payload)))
             continue
         waiting.append(payload)
-        if len(waiting) > 1 and sum(map(len, waiting)) > _MERGED_AT:
+        size += len(payload)
+        if len(waiting) > 1 and size > max(_MERGED_AT, 2 * held):  # so a large shard is not merged for each that comes
             waiting = [_words.merge_packed(waiting)]
+            size = held = len(waiting[0])
     if totals:
         yield shard, frame(parameters, json.dumps(totals).encode())
     elif waiting:

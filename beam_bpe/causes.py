@@ -46,10 +46,10 @@ def cause_in(text: str) -> str:
     else:
         java = _JAVA_CAUSE.findall(text)
         found = java[-1] if java and "\tat " in text else text
-    return " ".join(without_steps(found).split("\n"))
+    return " ".join(_without_steps(found).split("\n"))
 
 
-def without_steps(text: str) -> str:
+def _without_steps(text: str) -> str:
     """Return what an error says without the names of the steps that Beam puts behind it."""
     text = text.strip()
     while _WHILE_RUNNING.search(text):

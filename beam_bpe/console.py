@@ -12,7 +12,7 @@ import threading
 import time
 from typing import Any, Iterator, TextIO
 
-from beam_bpe.causes import TRACEBACK, cause_in, without_steps
+from beam_bpe.causes import TRACEBACK, cause_in
 
 MODES = ("auto", "bar", "json", "none")
 
@@ -163,7 +163,7 @@ def shortened(text: str, width: int = 60) -> str:
 def one_line(error: BaseException) -> str:
     """Return what an error says in one line, also one that a runner passed on as the text of a traceback."""
     text = str(error) or type(error).__name__
-    text = cause_in(text) if TRACEBACK in text else without_steps(text)
+    text = cause_in(text)
     if isinstance(error, KeyError):
         text = f"KeyError: {text}"
     return " ".join(text.split("\n"))

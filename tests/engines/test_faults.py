@@ -167,6 +167,9 @@ def repair(whom: str, engine: Engine) -> None:
     elif whom == "task manager":
         killing.wait_for(lambda: service.alive() == 0, "the loss of the task manager")
         service.task_manager.again(lambda: service.alive() == 1)
+    elif whom == "submitter" and engine.name == "spark-local":  # whose only worker it was: the job waits for it for ever
+        port = int(next(flag for flag in service.flags if "--job_endpoint" in flag).rpartition(":")[2])
+        service.processes[0].again(lambda: services.listens(port))
 
 
 # A Spark executor that keeps SDK workers for later stages also keeps one that was killed, and fails its tasks again.

@@ -43,8 +43,9 @@ def __getattr__(name: str) -> Any:
             return import_module(f"beam_bpe.{name}")
         except ImportError as error:
             raise ImportError(
-                f"the extension beam_bpe.{name} is not built ({error}): run `pip install .` "
-                "(in a checkout `pip install -e .`), which needs a C compiler"
+                f"the extension beam_bpe.{name} is not built ({error}): run `pip install -e .` "
+                "in the checkout, which needs a C compiler; if it is installed already, this is another folder of the "
+                "same name that comes before it: work elsewhere"
             ) from error
     if name not in _HOMES:
         raise AttributeError(f"module 'beam_bpe' has no attribute {name!r}")

@@ -174,6 +174,22 @@ def write_bytes(url: str, data: bytes) -> None:
         file.write(data)
 
 
+def check_writable(folder: str) -> None:
+    """Write an empty file into a folder and remove it, so that what cannot be written is known before it is needed.
+
+    A local folder that is not there is not made: the one is tried in which it would be.
+
+    >>> check_writable("memory://somewhere"); list_names("memory://somewhere")
+    []
+    """
+    store, path = locate(folder)
+    while store is None and not os.path.exists(path):
+        folder = path = os.path.dirname(path)
+    probe = join(folder, _temporary_name("probe"))
+    write_bytes(probe, b"")
+    remove(probe)
+
+
 def remove(url: str) -> None:
     """Delete one file; a missing one is fine.
 

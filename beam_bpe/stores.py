@@ -27,6 +27,7 @@ _QUERY = re.compile(r"(?<=[?&])([^=&#\s]+)=[^&#\s]+")
 _WITHOUT = {"", "file", "local", "memory", "zip", "tar", "simplecache", "filecache", "blockcache"}  # no options of ours
 _CODES = {FileNotFoundError: errno.ENOENT, PermissionError: errno.EACCES, FileExistsError: errno.EEXIST,
           IsADirectoryError: errno.EISDIR, NotADirectoryError: errno.ENOTDIR}
+_EXTRAS = {"s3": "s3", "s3a": "s3", "gs": "gcs", "gcs": "gcs", "az": "azure", "abfs": "azure", "abfss": "azure"}
 _options: dict[str, Any] = {}
 
 
@@ -47,8 +48,10 @@ def storage_options(options: Mapping[str, Any]) -> None:
     ValueError: the storage option 'secret' is secret: put its value into an environment variable and give secret=env:NAME
     >>> storage_options({})
     """
+    if not isinstance(options, Mapping):
+        raise TypeError(f"storage options are a mapping from names to values, not {options!r:.80}")
     for name, value in options.items():
-        if not re.fullmatch(r"(?:\w+:)?\w[\w-]*(?:\.\w[\w-]*)*", name):
+        if not isinstance(name, str) or not re.fullmatch(r"(?:\w+:)?\w[\w-]*(?:\.\w[\w-]*)*", name):
             raise ValueError(f"the storage option {name!r} has no name as KEY, KEY.KEY or PROTOCOL:KEY")
         _check(name, name.rpartition(":")[2].split("."), value)
     global _options
@@ -76,7 +79,9 @@ def parse_options(given: list[str]) -> dict[str, Any]:
             raise ValueError(f"the storage option {name!r} is given twice")
         try:
             options[name] = json.loads({"True": "true", "False": "false", "None": "null"}.get(text, text))
-        except ValueError:
+        except ValueError as error:
+            if text[:1] in ("{", "["):
+                raise ValueError(f"the value of the storage option {name!r} begins as JSON, but is none: {error}") from None
             options[name] = text
     return options
 
@@ -156,6 +161,17 @@ def _values(value: Any) -> Iterator[str]:
             yield found
 
 
+def refuse_credentials(url: str) -> None:
+    """Raise OSError for a url that holds credentials, before it is written anywhere.
+
+    >>> refuse_credentials("s3://bucket/folder")
+    """
+    for link in url.split("::") if "://" in url else ():
+        if _USERINFO.search(link) or link.startswith("http") and redacted(link) != link:
+            raise OSError(f"{redacted(url)}: the URL holds credentials, which would be written into artifacts and logs: "
+                          "give them by storage options, as --storage-option KEY=env:NAME")
+
+
 def locate(url: str | os.PathLike[str]) -> tuple[Any, str]:
     """Return (fsspec filesystem, path in it), or (None, absolute path) for local files.
 
@@ -168,16 +184,14 @@ def locate(url: str | os.PathLike[str]) -> tuple[Any, str]:
         raise ValueError("an empty string is no path or URL")
     if "://" not in url:  # before fsspec sees it: "::" in a local name is no chain
         return None, os.path.abspath(os.path.expanduser(url))
-    for link in url.split("::"):
-        if _USERINFO.search(link) or link.startswith("http") and redacted(link) != link:
-            raise OSError(f"{redacted(url)}: the URL holds credentials, which would be written into artifacts and logs: "
-                             "give them by storage options, as --storage-option KEY=env:NAME")
+    refuse_credentials(url)
     links = {link.partition("://")[0] for link in url.split("::") if "://" in link} - _WITHOUT
     options = {link: found for link in sorted(links) if (found := _options_of(link))}
     try:
         store, path = fsspec.core.url_to_fs(url, **options)
     except ImportError as exc:
-        raise ImportError(f"{url}: {exc}") from exc  # fsspec's text names the package to install
+        extra = next((f": pip install 'beam_bpe[{_EXTRAS[link]}]'" for link in sorted(links) if link in _EXTRAS), "")
+        raise ImportError(f"{url}: {exc}{extra}") from exc  # fsspec's text names the package to install
     except (TypeError, ValueError) as exc:
         if not _may_be_options(url, exc):
             raise

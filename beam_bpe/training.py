@@ -32,8 +32,11 @@ def check_vocab_size(vocab_size: int, special_tokens: Sequence[str]) -> int:
     """Return the number of merges for a vocabulary of that size.
 
     Raises:
+        TypeError: it is no whole number.
         ValueError: it has no room for the 256 bytes and the special tokens.
     """
+    if not isinstance(vocab_size, Integral) or isinstance(vocab_size, bool):
+        raise TypeError(f"vocab_size is {vocab_size!r}; it must be a whole number")
     least = 256 + len(special_tokens)
     if vocab_size < least:
         raise ValueError(

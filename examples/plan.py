@@ -10,6 +10,7 @@ core of an Intel Xeon at 2.1 GHz; run it on your machine and your text, and give
 import argparse
 import dataclasses
 import math
+from typing import Callable
 
 from beam_bpe.documents import LARGE_INPUT, LARGE_RANGE, SMALL_RANGE
 from beam_bpe.transforms.count import shards_for
@@ -80,18 +81,33 @@ def size_of(text: str) -> int:
     number, unit = text[:-2], text[-2:].upper()
     try:
         return int(float(number) * UNITS[unit])
-    except (KeyError, ValueError):
+    except (KeyError, OverflowError, ValueError):
         raise argparse.ArgumentTypeError(f"{text!r}: say it like 10TB, 300GB or 500MB") from None
+
+
+def positive(kind: Callable[[str], float]) -> Callable[[str], float]:
+    """Return a reader of numbers above zero."""
+
+    def read(text: str) -> float:
+        number = kind(text)
+        if not 0 < number < math.inf:
+            raise argparse.ArgumentTypeError(f"{text!r}: it must be above zero")
+        return number
+
+    read.__name__ = kind.__name__
+    return read
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--text", type=size_of, nargs="+", default=[10**12, 10**13], help="bytes of text (1TB 10TB)")
-    parser.add_argument("--cores", type=int, default=256, help="of the cluster (256)")
-    parser.add_argument("--memory", type=int, default=512, help="MB for the tables of a process, as of the command (512)")
+    parser.add_argument("--text", type=positive(size_of), nargs="+", default=[10**12, 10**13], help="bytes of text (1TB 10TB)")
+    parser.add_argument("--cores", type=positive(int), default=256, help="of the cluster (256)")
+    parser.add_argument("--memory", type=positive(int), default=512, help="MB for the tables of a process, as of the command (512)")
     for field in dataclasses.fields(Measured):
-        parser.add_argument(f"--{field.name.replace('_', '-')}", type=float, default=field.default, help=f"({field.default})")
+        parser.add_argument(f"--{field.name.replace('_', '-')}", type=positive(float), default=field.default, help=f"({field.default})")
     options = parser.parse_args()
+    if options.small_bundle >= options.large_bundle:
+        parser.error("--small-bundle must be below --large-bundle")
     measured = Measured(**{field.name: getattr(options, field.name) for field in dataclasses.fields(Measured)})
     print("Measured: " + ", ".join(f"{name.replace('_', '-')} {value:g}" for name, value in vars(measured).items()))
     for text in options.text:

@@ -8,6 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import SimpleNamespace
 
 import pytest
+from apache_beam.options.pipeline_options import PipelineOptions, PortableOptions
 
 from beam_bpe import console
 from beam_bpe.causes import cause_in
@@ -167,3 +168,23 @@ def test_line_of_tasks():
     console.ProgressLine("json", stream).tasks("STARTING", None)
     event = json.loads(stream.getvalue())
     assert (event["state"], event["done"], event["total"], event["unit"]) == ("starting", 0, None, "tasks")
+
+
+@pytest.mark.parametrize(
+    "flag, meant",
+    [("--prism_lcation=x", "--prism_location"), ("--enviroment_config=x", "--environment_config"), ("--parallelsm=3", "--parallelism")],
+)
+def test_misspelt_flags_for_engines_are_refused(flag, meant):
+    with pytest.raises(running.BadFlags, match=f"no option '{flag}'; did you mean {meant}"):
+        running.options_for(["--runner=PrismRunner", "--environment_type=LOOPBACK", flag], 1, True)
+
+
+def test_flags_of_an_engine_itself_pass():
+    running.options_for(["--runner=FlinkRunner", "--flink_master=[local]", "--max_parallelism=4", "--checkpointing_interval=9"], 1, True)
+
+
+@pytest.mark.parametrize("endpoint", ["localhost", "localhost:port", ":1"])
+def test_an_endpoint_is_a_host_and_a_port(endpoint):
+    options = PipelineOptions([f"--job_endpoint={endpoint}"]).view_as(PortableOptions)
+    with pytest.raises(engines.JobFailed, match=f"--job_endpoint={endpoint}: it must be HOST:PORT"):
+        engines._reach(options)

@@ -7,6 +7,7 @@ import functools
 import gc
 import io
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -661,3 +662,11 @@ def test_no_answer_from_an_earlier_listing(monkeypatch):
     ListedStore.files["bucket/b/y.txt"] = b"y"  # by another worker
     assert storage.exists("listed://bucket/b")
     assert [file.url for file in listing.expand("listed://bucket/b", [".txt"])] == ["listed://bucket/b/y.txt"]
+
+
+def test_a_folder_that_cannot_be_written_is_known_early(tmp_path):
+    storage.check_writable(str(tmp_path / "a" / "b"))
+    assert list(tmp_path.iterdir()) == []  # neither the folder nor the probe is left
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OSError, match=re.escape(str(tmp_path / "file"))):
+        storage.check_writable(str(tmp_path / "file" / "b"))

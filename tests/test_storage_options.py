@@ -300,3 +300,22 @@ def test_no_secret_in_artifacts_and_what_is_said(where, capfd, tmp_path):
     assert len(VaultStore.store) > 8
     for name, file in VaultStore.store.items():
         assert SECRET.encode() not in file.getvalue(), name
+
+
+def test_urls_with_credentials_are_refused_where_a_step_is_made():
+    """Also by steps that open nothing then, since the url would travel with the job."""
+    from beam_bpe.transforms import TrainVocabulary, WriteWindowedWords
+
+    for make in (lambda url: TrainVocabulary(url, 300), WriteWindowedWords):
+        with pytest.raises(OSError, match="the URL holds credentials") as error:
+            make("s3://akey:hunter2@bucket/x")
+        assert "hunter2" not in str(error.value)
+
+
+def test_options_that_are_none():
+    with pytest.raises(TypeError, match="a mapping from names to values"):
+        stores.storage_options("key")
+    with pytest.raises(ValueError, match="the storage option 1 has no name"):
+        stores.storage_options({1: 2})
+    with pytest.raises(ValueError, match="'client_kwargs' begins as JSON, but is none"):
+        stores.parse_options(['client_kwargs={"region_name": '])

@@ -9,7 +9,9 @@ import json
 import re
 import shutil
 import signal
+import socket
 import threading
+import time
 import urllib.parse
 import urllib.request
 from typing import Any, Callable, Dict, NamedTuple, Optional, Tuple
@@ -25,6 +27,8 @@ LOOK_SECONDS = 1.0
 #: Dataflow's counters are some ten seconds old, and its quota of questions is shared by a project.
 DATAFLOW_LOOK_SECONDS = 10.0
 _ANSWER_SECONDS = 2.0
+#: Seconds that a job server may take to listen.
+_REACH_SECONDS = 10.0
 #: Where the driver of Spark shows its jobs: the first of these that is free.
 _SPARK_PORTS = range(4040, 4050)
 _DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
@@ -56,6 +60,8 @@ def submit(pipeline: Any, stack: contextlib.ExitStack) -> Any:
         JobFailed: it could not be submitted.
     """
     runner = pipeline.runner
+    if isinstance(runner, PortableRunner):
+        _reach(pipeline.options.view_as(PortableOptions))
     handler = signal.getsignal(signal.SIGINT)
     if isinstance(runner, PortableRunner):
         start = runner.default_job_server
@@ -82,6 +88,29 @@ def submit(pipeline: Any, stack: contextlib.ExitStack) -> Any:
         raise
     finally:
         signal.signal(signal.SIGINT, handler)  # a job server's own ends it at once
+
+
+def _reach(options: PortableOptions) -> None:
+    """Raise JobFailed if nobody listens at the job endpoint, for which Beam would wait five minutes."""
+    endpoint = options.job_endpoint
+    if not endpoint or endpoint == "embed":
+        return
+    try:
+        place = urllib.parse.urlsplit(f"//{endpoint}")
+        host, port = place.hostname, place.port
+    except ValueError:
+        host = port = None
+    if not host or not port:
+        raise JobFailed(f"--job_endpoint={endpoint}: it must be HOST:PORT")
+    until = time.monotonic() + min(_REACH_SECONDS, float(options.job_server_timeout))
+    while True:
+        try:
+            socket.create_connection((host, port), _ANSWER_SECONDS).close()
+            return
+        except OSError as error:
+            if time.monotonic() > until:
+                raise JobFailed(f"no job server answers at --job_endpoint={endpoint}: {error}") from None
+            time.sleep(0.5)
 
 
 def _details(error: Any) -> str:

@@ -19,6 +19,7 @@ from beam_bpe.documents import (
 )
 from beam_bpe.listing import SourceFile
 from beam_bpe.pretokenize import pre_tokenizer
+from beam_bpe.special import SpecialTokens
 from beam_bpe.reading import read_range
 from beam_bpe.transforms.stored import StoredDoFn
 
@@ -81,7 +82,7 @@ class ReadDocuments(beam.PTransform):
             format=format,
             errors=errors,
             pre_tokenizer=chosen,
-            special_tokens=tuple(special_tokens),
+            special_tokens=SpecialTokens(special_tokens).tokens,
             dead_letters=dead_letters,
             whole=whole,
         )

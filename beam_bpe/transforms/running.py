@@ -62,9 +62,8 @@ def options_for(flags: List[str], workers: int, native: bool) -> PipelineOptions
         if workers > 1 and not native and not any(flag.startswith("--direct_") for flag in flags):
             flags += ["--direct_running_mode=multi_processing", f"--direct_num_workers={workers}"]
     options = PipelineOptions(flags)
-    if options.view_as(StandardOptions).runner in LOCAL_RUNNERS:
-        _check(flags)
-    else:
+    _check(flags, options.view_as(StandardOptions).runner in LOCAL_RUNNERS)
+    if options.view_as(StandardOptions).runner not in LOCAL_RUNNERS:
         _check_workers(options)
     return options
 
@@ -100,7 +99,8 @@ def _check_workers(options: PipelineOptions) -> None:
     )
 
 
-def _check(flags: List[str]) -> None:
+def _check(flags: List[str], local: bool) -> None:
+    """Refuse flags that Beam does not know; on engines, which have flags of their own, those that are all but Beam's."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     for options in _subclasses(PipelineOptions):
         try:
@@ -108,11 +108,12 @@ def _check(flags: List[str]) -> None:
         except argparse.ArgumentError:
             pass  # two classes share an option
     known, unknown = parser.parse_known_args(flags)
-    if unknown:
-        names = [name for action in parser._actions for name in action.option_strings]
-        close = difflib.get_close_matches(unknown[0].split("=")[0], names, 1)
-        hint = f"; did you mean {close[0]}?" if close else ""
-        raise BadFlags(f"Beam has no option {unknown[0]!r}{hint}")
+    names = [name for action in parser._actions for name in action.option_strings]
+    for flag in unknown:
+        close = difflib.get_close_matches(flag.split("=")[0], names, 1, cutoff=0.6 if local else 0.92)
+        if local or close:
+            hint = f"; did you mean {close[0]}?" if close else ""
+            raise BadFlags(f"Beam has no option {flag!r}{hint}")
 
 
 def _subclasses(base: Any) -> List[Any]:

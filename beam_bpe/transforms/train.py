@@ -10,6 +10,7 @@ from apache_beam.metrics import Metrics
 from beam_bpe import progress, storage
 from beam_bpe.training import check_tie_break, check_vocab_size, train
 from beam_bpe.special import SpecialTokens
+from beam_bpe.stores import refuse_credentials
 from beam_bpe.transforms.stored import StoredDoFn
 from beam_bpe.words import WordCounts
 
@@ -49,6 +50,7 @@ class TrainVocabulary(beam.PTransform):
         min_ram: Optional[str] = None,
     ):
         super().__init__()
+        refuse_credentials(output)
         SpecialTokens(special_tokens)
         check_vocab_size(vocab_size, special_tokens)
         check_tie_break(tie_break)

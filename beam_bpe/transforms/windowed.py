@@ -14,6 +14,7 @@ from apache_beam.utils.timestamp import Timestamp
 
 from beam_bpe import storage, words
 from beam_bpe.framing import TOTALS_SHARD, unframe
+from beam_bpe.stores import refuse_credentials
 from beam_bpe.transforms.count import merged
 from beam_bpe.transforms.stored import StoredDoFn
 
@@ -56,6 +57,9 @@ class WriteWindowedWords(beam.PTransform):
 
     def __init__(self, folder: str, rolling: int = 1):
         super().__init__()
+        refuse_credentials(folder)
+        if not isinstance(rolling, int):
+            raise TypeError(f"rolling is {rolling!r}; it must be a whole number")
         if rolling < 1:
             raise ValueError(f"rolling is {rolling}; it must be at least 1")
         self._folder, self._rolling = folder, rolling
@@ -111,12 +115,10 @@ class _WriteTableFn(StoredDoFn):
             pieces[shard].append(framed)
         table = [pair for shard, several in sorted(pieces.items()) for pair in merged(shard, several)]
         folder = storage.join(self._folder, table_name(window, pane.index))
-        if not table:
-            return  # an empty pane
-        if _whole(table):
+        if table and _whole(table):  # without words it is an empty pane
             _write(folder, table)
             yield folder
-        else:  # late words and their totals come one by one: a later pane holds all of them
+        elif table:  # late words and their totals come one by one: a later pane holds all of them
             _LOGGER.info("%s: words or totals of late documents are still to come", folder)
 
 

@@ -191,7 +191,7 @@ def test_files_read_whole_are_as_those_that_were_split(corpora, expected, tmp_pa
     check_same(tmp_path, expected)
 
 
-@pytest.mark.parametrize("memory", [1, 1 << 18])
+@pytest.mark.parametrize("memory", [1, 1 << 15])
 def test_a_small_budget_changes_nothing(memory, corpora, expected, tmp_path, monkeypatch):
     flushes = []
     flush = count_module._CountFn._flush

@@ -135,6 +135,25 @@ def silent_children(stream: TextIO) -> Iterator[TextIO]:
             own.close()
 
 
+@contextlib.contextmanager
+def watching(mode: str, *, spawns: bool, debug: bool) -> Iterator[ProgressLine]:
+    """Yield the progress line of a pipeline that runs in the block; what Beam prints beside it is left out.
+
+    Args:
+        spawns: the pipeline starts processes, which print as well.
+        debug: leave nothing out.
+    """
+    with contextlib.ExitStack() as quiet:
+        stream: TextIO = sys.stderr
+        if spawns and not debug:
+            stream = quiet.enter_context(silent_children(stream))
+        line = ProgressLine(mode, stream)
+        quiet.callback(line.end)
+        if not debug:
+            quiet.enter_context(contextlib.redirect_stderr(WithoutTracebacks(stream)))
+        yield line
+
+
 def amount(number: int, unit: str) -> str:
     """Return a number with its unit, from a million bytes on in MB.
 
@@ -163,7 +182,4 @@ def shortened(text: str, width: int = 60) -> str:
 def one_line(error: BaseException) -> str:
     """Return what an error says in one line, also one that a runner passed on as the text of a traceback."""
     text = str(error) or type(error).__name__
-    text = cause_in(text)
-    if isinstance(error, KeyError):
-        text = f"KeyError: {text}"
-    return " ".join(text.split("\n"))
+    return f"KeyError: {cause_in(text)}" if isinstance(error, KeyError) else cause_in(text)

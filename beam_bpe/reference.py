@@ -17,7 +17,7 @@ whole table, so nothing here is meant for a real corpus. It never stands in for 
 from __future__ import annotations
 
 from collections import Counter
-from typing import Iterable, Mapping, NamedTuple, Sequence
+from typing import Callable, Iterable, Mapping, NamedTuple, Sequence
 
 import regex
 
@@ -186,40 +186,67 @@ def learn(
     byte_ids = {b: k for k, b in enumerate(BYTE_ORDER[tie_break])}
     # In the order of words, which `first` sees.
     segmented = [([byte_ids[b] for b in word], n) for word, n in words.items() if n]
-    merges: list[Merge] = []
 
-    while len(merges) < num_merges:
-        counts = {
+    def choose(counts: dict[Pair, int]) -> Pair | str:
+        allowed = {
             (left, right): n
-            for (left, right), n in pair_counts(segmented).items()
+            for (left, right), n in counts.items()
             if max_token_length is None or len(tokens[left] + tokens[right]) <= max_token_length
         }
-        for (left, right), n in counts.items():
-            if n > INT64_MAX:
-                pair_bytes = (tokens[left], tokens[right])
-                raise OverflowError(f"the pair {pair_bytes} counts {n}, more than 2**63 - 1")
-        if not counts:
-            return Learned(merges, tokens, "no_pairs")
-
+        check_counts(allowed, tokens)
+        if not allowed:
+            return "no_pairs"
         # max returns the first of equals, and counts are in the order in which pairs are seen.
         if tie_break == "first":
-            pair = max(counts, key=counts.__getitem__)
+            pair = max(allowed, key=allowed.__getitem__)
         elif tie_break == "lexicographic":
-            pair = max(counts, key=lambda p: (counts[p], tokens[p[0]], tokens[p[1]]))
+            pair = max(allowed, key=lambda p: (allowed[p], tokens[p[0]], tokens[p[1]]))
         else:
-            pair = max(counts, key=lambda p: (counts[p], -p[0], -p[1]))
-        if counts[pair] < min_pair_count:
-            return Learned(merges, tokens, "min_pair_count")
+            pair = max(allowed, key=lambda p: (allowed[p], -p[0], -p[1]))
+        return pair if allowed[pair] >= min_pair_count else "min_pair_count"
 
-        new = len(tokens)
+    def made(left: int, right: int) -> int:
+        tokens.append(tokens[left] + tokens[right])
+        return len(tokens) - 1
+
+    merges, stop = merge_and_recount(segmented, num_merges, choose, made)
+    return Learned(merges, tokens, stop)
+
+
+def check_counts(counts: Mapping[Pair, int], tokens: Sequence[object]) -> None:
+    """Raise OverflowError, naming the pair, if one counts more than 2**63 - 1."""
+    for (left, right), n in counts.items():
+        if n > INT64_MAX:
+            raise OverflowError(f"the pair {(tokens[left], tokens[right])} counts {n}, more than 2**63 - 1")
+
+
+def merge_and_recount(
+    segmented: list[tuple[list[int], int]],
+    num_merges: int,
+    choose: Callable[[dict[Pair, int]], Pair | str],
+    made: Callable[[int, int], int],
+) -> tuple[list[Merge], str]:
+    """Count all pairs, merge the one that is chosen, and repeat; return the merges and why it stopped.
+
+    Args:
+        segmented: (symbols, count) of each word; the merges are made in it.
+        choose: returns the pair to merge of all counts, or why there is none.
+        made: returns the id of what a pair becomes.
+    """
+    merges: list[Merge] = []
+    while len(merges) < num_merges:
+        counts = pair_counts(segmented)
+        pair = choose(counts)
+        if isinstance(pair, str):
+            return merges, pair
+        new = made(*pair)
         replaced = 0
         for i, (symbols, n) in enumerate(segmented):
             merged, replacements = merge_word(symbols, pair, new)
             segmented[i] = merged, n
             replaced += replacements * n
         merges.append(Merge(*pair, new, counts[pair], replaced))
-        tokens.append(tokens[pair[0]] + tokens[pair[1]])
-    return Learned(merges, tokens, "vocab_size")
+    return merges, "vocab_size"
 
 
 def encode(

@@ -15,10 +15,11 @@ everything is recounted after every merge, and scores are compared exactly.
 
 from __future__ import annotations
 
+from collections import Counter
 from fractions import Fraction
 from typing import Any, Callable, Iterable, Mapping, NamedTuple, Sequence
 
-from beam_bpe.reference import INT64_MAX, Merge, Pair, merge_word, pair_counts
+from beam_bpe.reference import Merge, Pair, check_counts, merge_and_recount
 
 END_OF_WORD = "</w>"
 CONTINUING = "##"
@@ -138,31 +139,27 @@ def _learn(
         alphabet = list(alphabet_order)
     tokens, ids = list(alphabet), {symbol: i for i, symbol in enumerate(alphabet)}
     rows = [([ids[symbol] for symbol in symbols], count) for symbols, count in found]
-    merges: list[Merge] = []
-    while len(merges) < num_merges:
-        every = pair_counts(rows)
-        for (left, right), n in every.items():
-            if n > INT64_MAX:
-                raise OverflowError(f"the pair {(tokens[left], tokens[right])} counts {n}, more than 2**63 - 1")
-        counts = {pair: n for pair, n in every.items() if n >= min_pair_count}
-        if not counts:
-            return LearnedText(merges, tokens, "min_pair_count" if every else "no_pairs")
-        single: dict[int, int] = {}
+
+    def choose(counts: dict[Pair, int]) -> Pair | str:
+        check_counts(counts, tokens)
+        allowed = {pair: n for pair, n in counts.items() if n >= min_pair_count}
+        if not allowed:
+            return "min_pair_count" if counts else "no_pairs"
+        single: Counter[int] = Counter()
         for row, n in rows:
             for symbol in row:
-                single[symbol] = single.get(symbol, 0) + n
-        pair = max(counts, key=lambda one: key(one, counts[one], tokens, single))
-        made = joined(tokens[pair[0]], tokens[pair[1]])
-        if made not in ids:
-            ids[made] = len(tokens)
-            tokens.append(made)
-        replaced = 0
-        for i, (row, n) in enumerate(rows):
-            merged, replacements = merge_word(row, pair, ids[made])
-            rows[i] = merged, n
-            replaced += replacements * n
-        merges.append(Merge(*pair, ids[made], counts[pair], replaced))
-    return LearnedText(merges, tokens, "vocab_size")
+                single[symbol] += n
+        return max(allowed, key=lambda one: key(one, allowed[one], tokens, single))
+
+    def made(left: int, right: int) -> int:
+        spelling = joined(tokens[left], tokens[right])
+        if spelling not in ids:
+            ids[spelling] = len(tokens)
+            tokens.append(spelling)
+        return ids[spelling]
+
+    merges, stop = merge_and_recount(rows, num_merges, choose, made)
+    return LearnedText(merges, tokens, stop)
 
 
 def encode_wordpiece(

@@ -156,7 +156,7 @@ def test_one_failing_range_fails_the_job_and_leaves_no_manifest(corpus, vocabula
 
 def test_lost_shards_are_found_out(tmp_path):
     with pytest.raises(ValueError, match="3 ranges were read, but 1 shards arrived"):
-        encode_files._publish(str(tmp_path), ['{"name": "a"}', '{"name": "a"}'], {}, 3, "0123456789abcdef")
+        encode_files._publish(str(tmp_path), ['{"name": "a"}', '{"name": "a"}'], {}, 3)
 
 
 def test_what_is_refused_when_files_are_encoded(corpus, vocabulary, tmp_path):

@@ -899,3 +899,15 @@ def test_a_large_shard_is_merged_a_few_times(monkeypatch):
     [(shard, framed)] = count_module.merged(0, values)
     assert framed == frame({"a": 1}, merge([packed(number) for number in range(200)]))
     assert 3 < len(merges) < 12 and sum(merges) < 230
+
+
+def test_a_folder_that_cannot_be_written_is_refused_before_anything_is_read(tmp_path, monkeypatch):
+    (tmp_path / "a.txt").write_text("low")
+
+    def refused(url, data):
+        raise OSError(30, "Read-only file system", url)
+
+    monkeypatch.setattr(storage, "write_bytes", refused)
+    counted = beam.Pipeline(runner=FnApiRunner()) | ReadDocuments(str(tmp_path / "a.txt")) | CountWords()
+    with pytest.raises(OSError, match="Read-only file system"):
+        counted | WriteWords(str(tmp_path / "out"))

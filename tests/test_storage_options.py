@@ -24,7 +24,9 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from fsspec.implementations.memory import MemoryFileSystem
 
 from beam_bpe import cli, storage, stores, transforms
+from beam_bpe.transforms.shards import _WriteShardFn
 from beam_bpe.transforms.stored import StoredDoFn, StoredMap
+from beam_bpe.transforms.words import _WritePartFn
 
 SECRET = "Tr0ub4dor3/correct+horse"
 FLAGS = ["--runner=PortableRunner", "--environment_type=EXTERNAL", "--environment_config=localhost:1", "--job_endpoint=localhost:2"]
@@ -319,3 +321,13 @@ def test_options_that_are_none():
         stores.storage_options({1: 2})
     with pytest.raises(ValueError, match="'client_kwargs' begins as JSON, but is none"):
         stores.parse_options(['client_kwargs={"region_name": '])
+
+
+def test_workers_write_for_the_run_that_was_submitted(tmp_path):
+    """So that its last step sweeps what killed workers left: steps of every transform that writes."""
+    steps = [_WritePartFn(str(tmp_path)), _WriteShardFn(str(tmp_path), "npy", 1, {}), StoredMap(str)]
+    for number, step in enumerate(steps):
+        (tmp_path / f"step-{number}").write_bytes(pickle.dumps(step))
+        program = "import pickle, sys; from beam_bpe import storage; pickle.load(open(sys.argv[1], 'rb')); print(storage.run_id())"
+        done = subprocess.run([sys.executable, "-c", program, tmp_path / f"step-{number}"], capture_output=True, text=True, check=True)
+        assert done.stdout.strip() == storage.run_id()

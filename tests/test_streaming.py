@@ -122,7 +122,7 @@ def test_a_firing_that_lacks_words_or_totals_writes_nothing(tmp_path):
     window = IntervalWindow(0, 10)
     assert list(bundle.process("low low", window)) == []
     pairs = [each.value for each in bundle.finish_bundle()]
-    write = windowed_module._WriteTableFn(str(tmp_path), "run")
+    write = windowed_module._WriteTableFn(str(tmp_path))
     panes = [PaneInfo(False, False, PaneInfoTiming.LATE, index, index) for index in range(3)]
     assert list(write.process((b"", pairs[:1]), window, panes[0])) == []
     assert list(write.process((b"", pairs[1:]), window, panes[1])) == []
@@ -138,7 +138,7 @@ def test_empty_panes_are_nothing(tmp_path):
     for shard in (0, TOTALS_SHARD):
         assert list(count_module._MergeFn().process((shard, []))) == []
     pane = PaneInfo(False, True, PaneInfoTiming.LATE, 1, 1)
-    assert list(windowed_module._WriteTableFn(str(tmp_path), "run").process((b"", []), IntervalWindow(0, 10), pane)) == []
+    assert list(windowed_module._WriteTableFn(str(tmp_path)).process((b"", []), IntervalWindow(0, 10), pane)) == []
     assert list(tmp_path.iterdir()) == []
 
 

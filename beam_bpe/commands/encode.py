@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import argparse
 import base64
-import contextlib
 import json
 import math
 import re
-import sys
 import time
 from typing import Any, Iterator
 
@@ -182,14 +180,7 @@ def _encode(args: argparse.Namespace) -> None:
         else:
             line.tasks(seen.state, seen.tasks)
 
-    with contextlib.ExitStack() as quiet:
-        stream = sys.stderr
-        if running.spawns(options) and not args.debug:
-            stream = quiet.enter_context(console.silent_children(stream))
-        line = console.ProgressLine(args.progress, stream)
-        quiet.callback(line.end)
-        if not args.debug:
-            quiet.enter_context(contextlib.redirect_stderr(console.WithoutTracebacks(stream)))
+    with console.watching(args.progress, spawns=running.spawns(options), debug=args.debug) as line:
         try:
             result = running.run(lambda pipeline: pipeline | job, options, watch)
         except FileExistsError as error:

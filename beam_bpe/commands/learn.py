@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
-import sys
 from typing import Any
 
 from beam_bpe import artifacts, console, foreign, storage, words
 from beam_bpe.commands import show
 from beam_bpe.commands.arguments import add_counting, add_reading, add_running
 from beam_bpe.commands.usage import Parser, UsageError, check_positive, checked, say, unescaped
-from beam_bpe.documents import Reading, find_files
 from beam_bpe.formats.parquet import VOCABULARY_FILE
 from beam_bpe.pretokenize import DEFAULT_PATTERN, pre_tokenizer
 from beam_bpe.special import SpecialTokens
@@ -76,8 +73,14 @@ def _count(args: argparse.Namespace) -> None:
     _count_into(args, args.output)
 
 
-def _count_into(args: argparse.Namespace, folder: str, vocabulary: str | None = None) -> dict[str, Any]:
-    """Run the counting pipeline into a folder of words, and learn in it if `vocabulary` names a folder."""
+def _count_into(
+    args: argparse.Namespace, folder: str, vocabulary: str | None = None, stale: str | None = None
+) -> dict[str, Any]:
+    """Run the counting pipeline into a folder of words, and learn in it if `vocabulary` names a folder.
+
+    Args:
+        stale: a file that is taken away once the inputs were found, as what it holds will be of other words.
+    """
     from beam_bpe import transforms
     from beam_bpe.transforms import running
     from beam_bpe.transforms.count import shards_for
@@ -126,6 +129,8 @@ def _count_into(args: argparse.Namespace, folder: str, vocabulary: str | None = 
         threads=read.workers if chosen.scanner is not None and not args.beam_flags else 1,
     )
 
+    if stale is not None:
+        storage.remove(stale)
     if rejected and args.overwrite:
         for name in storage.list_names(rejected):
             if name.startswith("rejected-") and name.endswith(".jsonl"):
@@ -156,14 +161,7 @@ def _count_into(args: argparse.Namespace, folder: str, vocabulary: str | None = 
             counted = True
             line.show("learning", done.get("merges", 0), wanted, "merges")
 
-    with contextlib.ExitStack() as quiet:
-        stream = sys.stderr
-        if running.spawns(options) and not args.debug:
-            stream = quiet.enter_context(console.silent_children(stream))
-        line = console.ProgressLine(args.progress, stream)
-        quiet.callback(line.end)
-        if not args.debug:
-            quiet.enter_context(contextlib.redirect_stderr(console.WithoutTracebacks(stream)))
+    with console.watching(args.progress, spawns=running.spawns(options), debug=args.debug) as line:
         try:
             running.run(build, options, watch)
         except Exception:
@@ -198,17 +196,15 @@ def _train(args: argparse.Namespace) -> None:
     checked(lambda: SpecialTokens(args.special_token))
     check_positive(args, "min_count", "min_pair_count", "max_token_length")
     vocabulary = storage.join(args.output, VOCABULARY_FILE)
-    if storage.exists(vocabulary):
-        if not args.overwrite:
-            raise FileExistsError(
-                f"{args.output} already holds a vocabulary; choose another folder or overwrite it (--overwrite)"
-            )
-    table = _given_words(args) if args.words else None
-    if table is None:
-        _checked_files(args)
-    if storage.exists(vocabulary):
-        storage.remove(vocabulary)  # so that no failure from here on leaves it beside the words of another
-    if table is not None:
+    stale = vocabulary if storage.exists(vocabulary) else None  # no failure may leave it beside the words of another
+    if stale is not None and not args.overwrite:
+        raise FileExistsError(
+            f"{args.output} already holds a vocabulary; choose another folder or overwrite it (--overwrite)"
+        )
+    if args.words:
+        table = _given_words(args)
+        if stale is not None:
+            storage.remove(stale)
         _learn(args, table)
         return
     folder = storage.join(args.output, "words")
@@ -217,19 +213,14 @@ def _train(args: argparse.Namespace) -> None:
             f"{folder} already holds words; learn from them (--words {folder}) or count again (--overwrite)"
         )
     if args.train_on == "worker":
-        _count_into(args, folder, args.output)
+        _count_into(args, folder, args.output, stale)
         show.print_vocabulary(args.output, Vocabulary.load(args.output))
         return
-    manifest = _count_into(args, folder)
+    manifest = _count_into(args, folder, stale=stale)
     parts = manifest["parts"]
     rows = sum(part["rows"] for part in parts)
     check_memory(sum(part["bytes"] for part in parts) + rows, rows)
     _learn(args, WordCounts.read(folder))
-
-
-def _checked_files(args: argparse.Namespace) -> None:
-    """Look for the inputs before anything that stands in the output is taken away."""
-    find_files(args.inputs, Reading(format=args.format, documents="line"))  # lines: files of any size may be cut there
 
 
 def _given_words(args: argparse.Namespace) -> WordCounts:

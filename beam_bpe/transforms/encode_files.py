@@ -195,9 +195,7 @@ class EncodeFiles(beam.PTransform):
             pbegin.pipeline
             | "Once" >> beam.Create([self._output], reshuffle=False)
             | "Manifest"
-            >> beam.ParDo(
-                StoredMap(_publish), beam.pvalue.AsList(lines), self.parameters, count, storage.run_id()
-            ).with_output_types(str)
+            >> beam.ParDo(StoredMap(_publish), beam.pvalue.AsList(lines), self.parameters, count).with_output_types(str)
         )
 
 
@@ -218,14 +216,12 @@ class _EncodeRangeFn(StoredDoFn):
         self._vocabulary = job._vocabulary
         self._reading, self._encoding, self._output = job._reading, job._encoding, job._output
         self._resume, self._threads, self._count = job._resume, job.threads, count
-        self._run = storage.run_id()  # of the job: its workers' temporaries are swept when the manifest stands
         self._shared = Shared()
         self._counters = {name: Metrics.counter("beam_bpe", name) for name in _COUNTERS}
         self._resumed = Metrics.counter("beam_bpe", RESUMED)
         self._pool: Optional[ThreadPoolExecutor] = None
 
     def setup(self) -> None:
-        storage.join_run(self._run)
         self._tokenizer = self._shared.acquire(self._vocabulary.tokenizer, self._vocabulary.fingerprint)
         if self._threads > 1:
             self._pool = ThreadPoolExecutor(self._threads, "beam_bpe encode")
@@ -275,11 +271,10 @@ class _EncodeRangeFn(StoredDoFn):
         return json.dumps(line)
 
 
-def _publish(folder: str, lines: List[str], parameters: Dict[str, Any], count: int, run: str) -> str:
+def _publish(folder: str, lines: List[str], parameters: Dict[str, Any], count: int) -> str:
     parsed = [json.loads(line) for line in lines]
     distinct = {line["name"]: line for line in parsed}
     if len(distinct) != count:
         raise ValueError(f"{count} ranges were read, but {len(distinct)} shards arrived: the runner lost some; run the job again")
-    storage.join_run(run)
     encoding.publish(folder, distinct.values(), parameters)
     return folder

@@ -7,7 +7,7 @@ from typing import Iterator, Optional, Sequence
 import apache_beam as beam
 from apache_beam.metrics import Metrics
 
-from beam_bpe import progress, storage
+from beam_bpe import progress
 from beam_bpe.training import check_tie_break, check_vocab_size, train
 from beam_bpe.special import SpecialTokens
 from beam_bpe.stores import refuse_credentials
@@ -70,7 +70,7 @@ class TrainVocabulary(beam.PTransform):
         return {"output": self._output, "vocab_size": self._arguments["vocab_size"]}
 
     def expand(self, folders: beam.PCollection[str]) -> beam.PCollection[str]:
-        learn = beam.ParDo(_TrainFn(self._output, self._min_count, self._overwrite, self._arguments, storage.run_id()))
+        learn = beam.ParDo(_TrainFn(self._output, self._min_count, self._overwrite, self._arguments))
         if self._min_ram:
             learn = learn.with_resource_hints(min_ram=self._min_ram)
         # A shuffle before and none fused behind: a retry learns again, and nothing else with it.
@@ -80,18 +80,14 @@ class TrainVocabulary(beam.PTransform):
 class _TrainFn(StoredDoFn):
     """Learn from one folder of words."""
 
-    def __init__(self, output, min_count, overwrite, arguments, run):
+    def __init__(self, output, min_count, overwrite, arguments):
         self._output = output
-        self._run = run
         self._min_count = min_count
         self._overwrite = overwrite
         self._arguments = arguments
         self._merges = Metrics.counter("beam_bpe", "merges")
         self._reported = 0
         self._logged = 0.0
-
-    def setup(self) -> None:
-        storage.join_run(self._run)
 
     def process(self, folder: str) -> Iterator[str]:
         words = WordCounts.read(folder)

@@ -91,18 +91,15 @@ class WriteWindowedWords(beam.PTransform):
             )
             | "Together" >> beam.Map(lambda pair: (b"", pair)).with_output_types(Tuple[bytes, Tuple[int, bytes]])
             | "Gather" >> beam.GroupByKey()
-            | "Write" >> beam.ParDo(_WriteTableFn(self._folder, storage.run_id())).with_output_types(str)
+            | "Write" >> beam.ParDo(_WriteTableFn(self._folder)).with_output_types(str)
         )
 
 
 class _WriteTableFn(StoredDoFn):
     """Write the table of a window, if all of it is there."""
 
-    def __init__(self, folder: str, run: str):
-        self._folder, self._run = folder, run
-
-    def setup(self) -> None:
-        storage.join_run(self._run)
+    def __init__(self, folder: str):
+        self._folder = folder
 
     def process(
         self,

@@ -34,23 +34,20 @@ class WriteWords(beam.PTransform):
         if not packed.windowing.is_default():
             raise ValueError("WriteWords writes one table: it takes the counts of the global window")
         words.claim(self._folder, self._overwrite)
-        run = storage.run_id()  # of the job: its workers' temporaries are swept when the manifest stands
-        lines = packed | "Part" >> beam.ParDo(_WritePartFn(self._folder, run))
+        storage.check_writable(self._folder)
+        lines = packed | "Part" >> beam.ParDo(_WritePartFn(self._folder))
         return (
             packed.pipeline
             | "Once" >> beam.Create([self._folder], reshuffle=False)
-            | "Manifest" >> beam.ParDo(StoredMap(_publish), beam.pvalue.AsList(lines), run).with_output_types(str)
+            | "Manifest" >> beam.ParDo(StoredMap(_publish), beam.pvalue.AsList(lines)).with_output_types(str)
         )
 
 
 class _WritePartFn(StoredDoFn):
     """Write a shard as a part and yield its line of the manifest; pass the totals on."""
 
-    def __init__(self, folder: str, run: str):
-        self._folder, self._run = folder, run
-
-    def setup(self) -> None:
-        storage.join_run(self._run)
+    def __init__(self, folder: str):
+        self._folder = folder
 
     def process(self, element: Tuple[int, bytes]) -> Iterator[str]:
         shard, framed = element
@@ -63,8 +60,7 @@ class _WritePartFn(StoredDoFn):
         yield json.dumps(line)
 
 
-def _publish(folder: str, lines: List[str], run: str) -> str:
-    storage.join_run(run)
+def _publish(folder: str, lines: List[str]) -> str:
     parsed = [json.loads(line) for line in lines]
     parameters = parsed[0]["parameters"] if parsed else {}
     if any(line["parameters"] != parameters for line in parsed):

@@ -10,7 +10,7 @@ from typing import Any, Iterator, Mapping, Sequence
 import numpy as np
 import pyarrow as pa
 
-from beam_bpe import artifacts, storage
+from beam_bpe import storage
 from beam_bpe.artifacts import FormatError
 from beam_bpe.shards import rows
 from beam_bpe.shards.encoded import Encoded, dtype_for

@@ -1,14 +1,13 @@
 """Write word tables as folders of Parquet parts, and read them."""
 
 import json
-from typing import Any, Dict, Iterator, List, NamedTuple, Sequence, Tuple
+from typing import Any, Dict, Iterator, List, NamedTuple, Tuple
 
 import apache_beam as beam
 
 from beam_bpe import _words, artifacts, storage, words
 from beam_bpe.framing import TOTALS_SHARD, frame, unframe
 from beam_bpe.transforms.stored import StoredDoFn, StoredMap
-from beam_bpe.words import WordCounts
 
 
 class WriteWords(beam.PTransform):

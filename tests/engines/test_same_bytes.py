@@ -137,6 +137,29 @@ def test_shards_of_ids(engine, corpus, expected, encoded, tmp_path):
     assert differing(contents(tmp_path / "out"), contents(encoded)) == []
 
 
+@pytest.fixture(scope="session")
+def of_all_documents(workers, submit_from, shared, tmp_path_factory) -> dict[str, dict[str, bytes]]:
+    """What the local runner makes of docs.parquet, whose shards are 39 MB."""
+    folder, local = tmp_path_factory.mktemp("all"), Engine("local", [], submit_from)
+    return all_documents(local, shared, folder)
+
+
+def all_documents(engine: Engine, shared: Path, folder: Path) -> dict[str, dict[str, bytes]]:
+    source = shared / "corpora" / "docs.parquet"
+    engine.beam_bpe("train", source, "--output", folder / "v", "--vocab-size", VOCAB_SIZE, "--train-on", "worker")
+    engine.beam_bpe("encode", source, "--output", folder / "ids", "--vocabulary", folder / "v")
+    return {name: contents(folder / name) for name in ("v", "ids")}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", ["processes", "prism", "spark-local", "spark-cluster", "flink-cluster"], indirect=True)
+def test_all_documents(engine, shared, of_all_documents, tmp_path):
+    found = all_documents(engine, shared, tmp_path)
+    assert len(found["ids"]) > 5 and sum(map(len, found["ids"].values())) > 30e6
+    for name, wanted in of_all_documents.items():
+        assert differing(found[name], wanted) == []
+
+
 @pytest.mark.parametrize("engine", ["spark-cluster", SLOW_FLINK], indirect=True)
 def test_work_spreads(engine, workers, tmp_path):
     """24 ranges are read in as many processes as the cluster has slots, all of them with the package of the wheel."""

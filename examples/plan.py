@@ -23,10 +23,10 @@ MIB = 1 << 20
 class Measured:
     """What the plan is computed from; each is an option of the command."""
 
-    scan_rate: float = 170  # MB of text that a core scans and counts in a second
+    scan_rate: float = 190  # MB of text that a core scans and counts in a second
     pack_rate: float = 80  # MB of packed tables that a core sorts and packs in a second
     merge_rate: float = 225  # MB of packed tables that a core merges in a second
-    engine_cost: float = 3.0  # CPU seconds of the whole engine for one of these kernels: Spark 3.0, Flink 1.2, local 1.4
+    engine_cost: float = 3.0  # CPU seconds of the whole engine for one of these kernels: Spark 2.5 to 3.2, Flink 2.6, local 1.4
     small_share: float = 0.25  # bytes of packed tables for a byte of text, in bundles of small_bundle MB
     small_bundle: float = 8.4
     large_share: float = 0.176  # the same in bundles of large_bundle MB

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from setuptools import Extension, setup
 
-KERNELS = ("scan", "words", "merge", "encode")
+KERNELS = ("scan", "words", "merge", "encode", "normalize")
 HEADERS = sorted(str(path) for path in Path("cython_ext").glob("*.h"))
 
 setup(

@@ -11,6 +11,8 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from beam_bpe.artifacts import FormatError as FormatError
+    from beam_bpe.learning import Learning as Learning
+    from beam_bpe.model import Model as Model
     from beam_bpe.pretokenize import PATTERNS as PATTERNS
     from beam_bpe.pretokenize import PreTokenizer as PreTokenizer
     from beam_bpe.pretokenize import pre_tokenizer as pre_tokenizer
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "FormatError": "artifacts",
+    "Learning": "learning",
+    "Model": "model",
     "PATTERNS": "pretokenize",
     "PreTokenizer": "pretokenize",
     "pre_tokenizer": "pretokenize",
@@ -33,7 +37,7 @@ _HOMES = {
     "Vocabulary": "vocabulary",
     "WordCounts": "words",
 }
-_KERNELS = ("_encode", "_merge", "_scan", "_words")
+_KERNELS = ("_encode", "_merge", "_normalize", "_scan", "_words")
 __all__ = list(_HOMES)
 
 

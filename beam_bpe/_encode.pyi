@@ -13,29 +13,59 @@ class Cache:
     def __new__(cls, size: int) -> Self: ...
 
 @disjoint_base
-class Encoder:
+class Decoded:
+    def __new__(cls, tokens: Any, starts: Any, spaces: Any = None) -> Self: ...
+
+@disjoint_base
+class Characters:
+    def __new__(
+        cls, outer: Any, by_byte: Any, ends: bool = False, fused: int = ..., cuts: bool = True, never_dropped: int = 0
+    ) -> Self: ...
+
+@disjoint_base
+class Pieces:
     def __new__(
         cls,
         tokens: Any,
         starts: Any,
-        byte_ids: Any,
-        left: Any,
-        right: Any,
-        merged: Any,
+        unk: int,
+        prefix: bytes = b"",
+        most_chars: int | None = None,
+        unk_characters: bool = False,
+        whole_words: bool = False,
+    ) -> Self: ...
+
+@disjoint_base
+class Encoder:
+    def __new__(
+        cls,
+        tokens: Any = None,
+        starts: Any = None,
+        byte_ids: Any = None,
+        left: Any = None,
+        right: Any = None,
+        merged: Any = None,
         whole: Any = None,
         cache_bytes: int = ...,
         longest_match: bool = False,
+        characters: Characters | None = None,
+        pieces: Pieces | None = None,
+        decoded: Decoded | None = None,
     ) -> Self: ...
     @property
     def ordered(self) -> bool: ...
     def encode(
         self, data: Any, bounds: Any, pattern: int, most: int | None = None, width: int = 4
     ) -> tuple[bytes, bytes]: ...
+    def encode_told(
+        self, data: Any, bounds: Any, pattern: int, most: int | None = None, width: int = 4
+    ) -> tuple[bytes, bytes, int]: ...
     def encode_dropout(
         self, data: Any, bounds: Any, pattern: int, dropout: float, seed: int, width: int = 4
     ) -> tuple[bytes, bytes]: ...
     def encode_list(self, data: bytes, pattern: int) -> list[int]: ...
     def count(self, data: Any, bounds: Any, pattern: int) -> bytes: ...
+    def count_told(self, data: Any, bounds: Any, pattern: int) -> tuple[bytes, int, int]: ...
     def lengths(self, ids: Any) -> bytes: ...
     def decode(self, ids: Any) -> bytes: ...
     def decode_list(self, ids: list[int]) -> bytes: ...

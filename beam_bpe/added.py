@@ -74,7 +74,7 @@ class AddedTokens:
         return segments
 
     def _normal(self, segment: Segment) -> Segment:
-        if segment.token is not None or segment.data.isascii():
+        if segment.token is not None:
             return segment
         text = segment.data.decode("utf-8", "replace")
         return segment._replace(data=normalize(text, self._normalizer).encode())

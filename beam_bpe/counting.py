@@ -7,6 +7,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 from beam_bpe import _words, progress
 from beam_bpe.documents import DocumentBatch
+from beam_bpe.normalize import check_normalizer, normalize_documents
 from beam_bpe.pretokenize import PreTokenizer
 from beam_bpe.special import SpecialTokens
 from beam_bpe.words import add_totals
@@ -16,6 +17,7 @@ class WordCounter:
     """Count words and totals; the kernels release the GIL, so threads count side by side.
 
     Args:
+        normalizer: what documents are normalized by, once special tokens are cut out of them.
         documents: count also the documents that hold a word.  What stands between special tokens is a
             document of its own here.  One thread does it, since the pieces of a document belong together.
         threads: how many count; each fills a table of its own.
@@ -29,7 +31,10 @@ class WordCounter:
         max_word_bytes: int = 1 << 24,
         documents: bool = False,
         threads: int = 1,
+        normalizer: str | None = None,
     ):
+        check_normalizer(normalizer)
+        self._normalizer = normalizer
         self._pre_tokenizer = pre_tokenizer
         self._specials = special_tokens
         self._max_word_bytes = max_word_bytes
@@ -76,12 +81,12 @@ class WordCounter:
         self._tables, self._free, self._pending = [], [], deque()
 
     def _count(self, batch: DocumentBatch) -> dict[str, int]:
-        if batch.cut_by not in (None, (self._pre_tokenizer, self._specials.tokens)):
-            chosen, tokens = batch.cut_by
+        if batch.cut_by not in (None, (self._pre_tokenizer, self._specials.tokens, self._normalizer)):
+            chosen, tokens, normalizer = batch.cut_by
             raise ValueError(
-                f"documents were read to be cut by {chosen.name!r} with the special tokens {list(tokens)}, and are "
-                f"counted by {self._pre_tokenizer.name!r} with {list(self._specials.tokens)}: give ReadDocuments and "
-                "CountWords the same"
+                f"documents were read to be cut by {_told(chosen, tokens, normalizer)}, and are counted by "
+                f"{_told(self._pre_tokenizer, self._specials.tokens, self._normalizer)}: give ReadDocuments and CountWords "
+                "the same"
             )
         if self._documents and batch.split:
             raise ValueError("the documents of a word cannot be counted where documents are split: ReadDocuments(whole=True)")
@@ -91,8 +96,9 @@ class WordCounter:
             table = _words.WordTable(documents=self._documents)
             self._tables.append(table)
         bounds, cuts = self._specials.cut(batch.data, batch.bounds)
+        data, bounds = normalize_documents(batch.data, bounds, self._normalizer)
         scanned = self._pre_tokenizer.count(
-            table, batch.data, bounds, max_word_bytes=self._max_word_bytes, continues=batch.continues
+            table, data, bounds, max_word_bytes=self._max_word_bytes, continues=batch.continues
         )
         self._free.append(table)
         progress.add(words=scanned.words)
@@ -103,3 +109,8 @@ class WordCounter:
             "special_tokens": cuts,
         }
         return add_totals(batch.totals, found)
+
+
+def _told(pre_tokenizer: PreTokenizer, tokens: tuple[str, ...], normalizer: str | None) -> str:
+    normalized = f" and the normalizer {normalizer}" if normalizer else ""
+    return f"{pre_tokenizer.name!r} with the special tokens {list(tokens)}{normalized}"

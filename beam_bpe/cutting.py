@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import BinaryIO, Iterator, Protocol
 
 from beam_bpe import _scan
+from beam_bpe.normalize import steps_of
 from beam_bpe.pretokenize import PreTokenizer
 from beam_bpe.special import SpecialTokens
 
@@ -30,26 +31,40 @@ class Cutter(Protocol):
         """Return the last place that the data decide, or -1."""
 
 
-class WordCutter:
-    """Cut where a word provably ends whatever stands further left, and never inside a special token."""
+def may_be_cut(pre_tokenizer: PreTokenizer, normalizer: str | None = None) -> bool:
+    """Whether places are known where a word ends, in the text as the normalizer makes it."""
+    if not pre_tokenizer.may_be_cut:
+        return False
+    # The spaces around a Chinese character join those beside it: they must be no part of a word.
+    return normalizer is None or pre_tokenizer.drops_spaces or "handle_chinese_chars" not in steps_of(normalizer)
 
-    def __init__(self, pre_tokenizer: PreTokenizer, special_tokens: SpecialTokens):
-        if pre_tokenizer.scanner is None or not pre_tokenizer.may_be_cut:
-            raise ValueError(f"under the pattern {pre_tokenizer.pattern!r} no place is known where a word ends")
+
+class WordCutter:
+    """Cut where a word provably ends whatever stands further left, and never inside a special token.
+
+    With a normalizer these are the places where a word ends in the normalized text, and where what stands on either
+    side is normalized by itself.
+    """
+
+    def __init__(self, pre_tokenizer: PreTokenizer, special_tokens: SpecialTokens, normalizer: str | None = None):
+        if pre_tokenizer.scanner is None or not may_be_cut(pre_tokenizer, normalizer):
+            behind = "" if normalizer is None else f" behind the normalizer {normalizer}"
+            raise ValueError(f"under the pattern {pre_tokenizer.pattern!r}{behind} no place is known where a word ends")
         self._scanner = pre_tokenizer.scanner
+        self._normalized = normalizer is not None
         self._specials = special_tokens
         self._repaired = [token for token in special_tokens.encoded if REPLACEMENT in token]
         self.behind = max(4, special_tokens.longest)
         self.ahead = max(4, special_tokens.longest)
 
     def first(self, data: bytes, begin: int) -> int:
-        while (at := _scan.first_cut(data, begin, self._scanner)) >= 0 and self._spanned(data, at):
+        while (at := _scan.first_cut(data, begin, self._scanner, self._normalized)) >= 0 and self._spanned(data, at):
             begin = at + 1
         return at
 
     def last(self, data: bytes) -> int:
         end = len(data) - self._specials.longest + 1
-        while (at := _scan.last_cut(data, end, self._scanner)) >= 0 and self._spanned(data, at):
+        while (at := _scan.last_cut(data, end, self._scanner, self._normalized)) >= 0 and self._spanned(data, at):
             end = at
         return at
 

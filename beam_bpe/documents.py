@@ -14,6 +14,7 @@ import pyarrow as pa
 from beam_bpe import cutting
 from beam_bpe.compression import strip_compression
 from beam_bpe.listing import SourceFile, expand
+from beam_bpe.normalize import check_normalizer
 from beam_bpe.pretokenize import PreTokenizer
 from beam_bpe.special import SpecialTokens
 
@@ -58,7 +59,7 @@ class DocumentBatch:
         bounds: int64, two per document.
         continues: the first document is the rest of the last one of the batch before.
         totals: what was counted while they were read (names of `words.TOTALS`).
-        cut_by: the pre-tokenizer and special tokens whose words a document was cut between, in ranges
+        cut_by: the pre-tokenizer, special tokens and normalizer whose words a document was cut between, in ranges
             or pieces; None where documents are whole.
         split: the first document may have begun, or the last one go on, in a range that another worker reads.
         places: int64, where each document stands: the row of a table, or the offset of its first byte in the
@@ -70,7 +71,7 @@ class DocumentBatch:
     bounds: np.ndarray
     continues: bool = False
     totals: Mapping[str, int] = field(default_factory=dict)
-    cut_by: tuple[PreTokenizer, tuple[str, ...]] | None = None
+    cut_by: tuple[PreTokenizer, tuple[str, ...], str | None] | None = None
     split: bool = False
     places: np.ndarray | None = None
     columns: pa.RecordBatch | None = None
@@ -92,6 +93,7 @@ class Reading:
             not parse and files that are broken.
         pre_tokenizer: a text file that is one document may be cut where its words end; None: never.
         special_tokens: in which it is not cut.
+        normalizer: what the text will be normalized by before words are found in it.
         dead_letters: folder for what was set aside; None: it is only counted.
         whole: never cut a document, so that the documents of a word can be counted.
         places: tell where each document stands, and keep its other columns.
@@ -107,6 +109,7 @@ class Reading:
     errors: str = "replace"
     pre_tokenizer: PreTokenizer | None = None
     special_tokens: tuple[str, ...] = ()
+    normalizer: str | None = None
     dead_letters: str | None = None
     whole: bool = False
     places: bool = False
@@ -127,6 +130,7 @@ class Reading:
         if self.separator is not None and "\ufffd" in self.separator and self.errors == "replace":
             raise ValueError("the separator holds U+FFFD, which errors='replace' puts for broken bytes: choose 'strict' or 'skip'")
         SpecialTokens(self.special_tokens)
+        check_normalizer(self.normalizer)
 
     def format_of(self, url: str) -> str:
         """Return the format of a file."""
@@ -143,8 +147,9 @@ class Reading:
             return cutting.ParagraphCutter()
         if kind == "text" and self.separator is not None:
             return cutting.SeparatorCutter(self.separator.encode())
-        if kind == "text" and self.documents == "file" and self.pre_tokenizer and self.pre_tokenizer.may_be_cut:
-            return cutting.WordCutter(self.pre_tokenizer, SpecialTokens(self.special_tokens))
+        if kind == "text" and self.documents == "file" and self.pre_tokenizer is not None:
+            if cutting.may_be_cut(self.pre_tokenizer, self.normalizer):
+                return cutting.WordCutter(self.pre_tokenizer, SpecialTokens(self.special_tokens), self.normalizer)
         return cutting.NoCutter()
 
     def one_range(self, kind: str) -> bool:

@@ -141,6 +141,7 @@ def reading_for(tokenizer: Tokenizer, **options: Any) -> Reading:
     return Reading(
         pre_tokenizer=vocabulary.pre_tokenizer if may_be_cut else None,
         special_tokens=tuple(token.text for token in added) if may_be_cut else (),
+        normalizer=vocabulary.normalizer,
         whole=True,
         places=True,
         **options,
@@ -273,7 +274,7 @@ class _Run:
             pieces.failure = self._failed({"offset": start}, error) + (f" of the piece from byte {start:,} on" if start else "")
             pieces.ids = []
             return
-        self.totals["special_tokens"] += found.special
+        self._tell(found)
         pieces.ids.append(found.ids)
         pieces.held += len(found.ids)
         if pieces.held > MOST_IDS:
@@ -298,8 +299,13 @@ class _Run:
             found = self._ids_of(batch.data, bounds)
         except ValueError:
             found = self._one_by_one(batch, kept)
-        self.totals["special_tokens"] += found.special
+        self._tell(found)
         return Encoded(found.ids, found.ends, self._columns(batch, kept))
+
+    def _tell(self, found: Batch) -> None:
+        self.totals["special_tokens"] += found.special
+        self.totals["unknown_tokens"] += found.unknown
+        self.totals["overlong_words"] += found.overlong
 
     def _ids_of(self, data: Any, bounds: np.ndarray) -> Batch:
         return self.tokenizer.encode_documents(
@@ -319,7 +325,7 @@ class _Run:
                 kept[document] = False
         ids = np.concatenate([one.ids for one in found]) if found else np.empty(0, f"u{self._width}")
         ends = np.cumsum([len(one.ids) for one in found], dtype=np.int64)
-        return Batch(ids, ends, sum(one.special for one in found))
+        return Batch(ids, ends, *(sum(numbers) for numbers in zip(*((one.special, one.unknown, one.overlong) for one in found))))
 
     def _failed(self, place: Mapping[str, int], error: ValueError) -> str:
         """Return why a document cannot be encoded, which fails the job unless errors="skip"."""

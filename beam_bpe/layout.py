@@ -1,4 +1,4 @@
-"""The ids of a vocabulary that was made elsewhere: tokens with holes between, merges in any order, added tokens."""
+"""The ids of a vocabulary, where they do not follow from its merges: tokens with holes between, added tokens anywhere."""
 
 from __future__ import annotations
 
@@ -41,10 +41,11 @@ class AddedToken:
 
 @dataclass(frozen=True, eq=False)
 class Layout:
-    """Where ids stand, where they are not those of `Vocabulary` itself; checked when it is made.
+    """Where ids stand, where they do not follow from merges of bytes; checked when it is made.
 
     Attributes:
-        tokens: the bytes of the model's tokens by id, b"" where it has none of that id (a hole).
+        tokens: the bytes of the model's tokens by id, b"" where it has none of that id (a hole); pieces of characters
+            are spelled with their marks, in UTF-8.
         merged: uint32, the id that each merge makes, by rank; several may make the same.
         added_tokens: special tokens and others that are found before the pre-tokenization.
         whole_pieces: a word that is a token is that token, whatever the merges give (Hugging Face's
@@ -53,7 +54,7 @@ class Layout:
         origin: parts of the file it came from, kept for the way back (JSON).
 
     Raises:
-        ValueError: ids or tokens stand twice, a byte has no token, or an id is too large.
+        ValueError: ids or tokens stand twice, or an id is too large.
     """
 
     tokens: tuple[bytes, ...]
@@ -69,12 +70,6 @@ class Layout:
         if len(seen) != len(self.tokens) - self.tokens.count(b""):
             twice = next(i for i, token in enumerate(self.tokens) if token and seen[token] != i)
             raise ValueError(f"tokens {twice} and {seen[self.tokens[twice]]} are both {self.tokens[twice]!r}")
-        missing = [byte for byte in range(256) if bytes([byte]) not in seen]
-        if missing:
-            raise ValueError(
-                f"{len(missing)} of the 256 bytes have no token, the first of them 0x{missing[0]:02x}: text that "
-                "holds them could not be encoded"
-            )
         texts: dict[str, int] = {}
         ids: dict[int, str] = {}
         for token in self.added_tokens:
@@ -107,7 +102,7 @@ class Layout:
 
     @cached_property
     def alphabet(self) -> bytes:
-        """The 256 bytes in the order of their ids."""
+        """The tokens of one byte in the order of their ids: of a byte-level vocabulary the 256 bytes."""
         return b"".join([token for token in self.tokens if len(token) == 1])
 
     def __getstate__(self) -> dict[str, Any]:

@@ -1,44 +1,132 @@
-"""Normalization of text before it is cut into words: NFC, as Hugging Face `tokenizers` does it.
+"""Normalization of text before it is cut into words: the forms of Unicode, lowercase, accents, and BERT's steps.
 
-Python and `tokenizers` follow different versions of Unicode.  Characters that got their combining
-class or their composition after the tables of `tokenizers` 0.23 (Unicode 10) are inert there, whatever
-Python knows of them; so every version of Python gives the same text here.
+A normalizer is named by its steps, joined by "+" and applied from left to right.  Each is the normalizer of that
+name of Hugging Face `tokenizers` (NFC, NFD, NFKC, NFKD, Lowercase, StripAccents), or an option of its
+BertNormalizer, exactly, under every version of Python: what is known of characters is what `tokenizers` 0.23 knows
+(normalizer_tables.py), which follows several versions of Unicode, where Python 3.10 follows 13 and Python 3.14 16.
+
+- Normal forms, combining classes and the marks of strip_accents are those of Unicode 9: characters that got theirs
+  later are left alone, and nothing is reordered or composed across them, while Python does both.
+- lowercase is that of Unicode 17, character by character: a capital sigma at the end of a word becomes σ (in Python
+  ς), and capitals that are newer than Python's Unicode have their small letters here.
+- bert_strip_accents takes the non-spacing marks of Unicode 8 out of the decomposed text, and clean_text the control,
+  format and private-use characters of that version, and U+FFFD; characters that are not assigned stay.
+- strip_accents takes marks of all kinds, and decomposes nothing: "NFD+strip_accents" strips é.
 """
 
 from __future__ import annotations
 
 import re
-import unicodedata
+from typing import Any, Mapping
 
-NORMALIZERS = ("NFC",)
+import numpy as np
 
-# Found by comparing `tokenizers` with Unicode 16.0 on every code point; the test does it again.
-_INERT = re.compile(
-    "(["
-    "\u07fd\u0897-\u089f\u08ca-\u08d3\u09fe\u0c3c\u0d3b\u0d3c\u0eba\u1715\u1abf-\u1ace\u1df6-\u1dfa\ua82c"
-    "\U000105c9\U000105d2\U000105da\U000105e4\U00010d24-\U00010d27\U00010d69-\U00010d6d\U00010eab\U00010eac"
-    "\U00010efd-\U00010eff\U00010f46-\U00010f50\U00010f82-\U00010f85\U00011070\U0001133b\U00011382-\U00011385"
-    "\U0001138b\U0001138e\U00011390\U00011391\U000113b8\U000113bb\U000113c2\U000113c5\U000113c7-\U000113c9"
-    "\U000113ce-\U000113d0\U0001145e\U00011839\U0001183a\U00011930\U00011935\U00011938\U0001193d\U0001193e"
-    "\U00011943\U000119e0\U00011a34\U00011a47\U00011a99\U00011d42\U00011d44\U00011d45\U00011d97\U00011f41"
-    "\U00011f42\U0001611e-\U00016129\U0001612f\U00016d63\U00016d67-\U00016d6a\U00016ff0\U00016ff1\U0001e08f"
-    "\U0001e130-\U0001e136\U0001e2ae\U0001e2ec-\U0001e2ef\U0001e4ec-\U0001e4ef\U0001e5ee\U0001e5ef"
-    "])"
+from beam_bpe.character_map import passes
+from beam_bpe.normalizer_tables import LIBRARY
+from beam_bpe.texts import is_text
+
+#: The steps; those of BertNormalizer have the names of its options.
+STEPS = (
+    "NFC",
+    "NFD",
+    "NFKC",
+    "NFKD",
+    "lowercase",
+    "strip_accents",
+    "clean_text",
+    "handle_chinese_chars",
+    "bert_strip_accents",
 )
+#: Short names of several steps: bert-base-uncased's and bert-base-cased's.
+NAMES: Mapping[str, str] = {
+    "bert": "clean_text+handle_chinese_chars+bert_strip_accents+lowercase",
+    "bert_cased": "clean_text+handle_chinese_chars",
+}
+
+def steps_of(name: str) -> tuple[str, ...]:
+    """Return the steps of a normalizer.
+
+    Raises:
+        ValueError: a step is not known.
+
+    >>> steps_of("NFC+bert_cased")
+    ('NFC', 'clean_text', 'handle_chinese_chars')
+    """
+    steps = tuple(step for part in name.split("+") for step in NAMES.get(part, part).split("+"))
+    for step in steps:
+        if step not in STEPS:
+            raise ValueError(
+                f"there is no normalizer {step!r}; there is {', '.join((*NAMES, *STEPS))}, several joined by '+', "
+                "or none at all"
+            )
+    return steps
 
 
 def check_normalizer(name: str | None) -> None:
     """Raise ValueError if there is no normalizer of that name (None is none)."""
-    if name is not None and name not in NORMALIZERS:
-        raise ValueError(f"there is no normalizer {name!r}; there is {', '.join(NORMALIZERS)}, or none at all")
+    if name is not None:
+        steps_of(name)
+
+
+def spec(name: str | None) -> dict[str, Any] | None:
+    """Return what defines the text that a normalizer makes, for artifacts and fingerprints; None for None."""
+    return None if name is None else {"steps": list(steps_of(name)), "library": LIBRARY}
+
+
+def normalizer_of(record: Mapping[str, Any] | None) -> str | None:
+    """Return the name of the normalizer of an artifact, a record that `spec` made.
+
+    Raises:
+        ValueError: it has a step that is not known, or was of another version of `tokenizers`.
+
+    >>> normalizer_of(spec("bert"))
+    'bert'
+    """
+    if record is None:
+        return None
+    steps = "+".join(record["steps"])
+    name = next((name for name, text in NAMES.items() if text == steps), steps)
+    if record != spec(name):
+        theirs = record.get("library")
+        raise ValueError(f"the normalizer {name!r} of the artifact is that of {theirs}; here it is that of {LIBRARY}")
+    return name
 
 
 def normalize(text: str, name: str | None) -> str:
-    """Return a text in a normal form (Unicode Standard Annex 15), or as it is for None.
+    """Return a text normalized, or as it is for None.  Lone surrogates stay, and nothing combines across them.
 
     >>> normalize("e\\u0301", "NFC")
     'é'
+    >>> normalize("Ça va, 你好?", "bert")
+    'ca va,  你  好 ?'
     """
-    if name is None or text.isascii() or unicodedata.is_normalized("NFC", text):
+    if name is None:
         return text
-    return "".join(unicodedata.normalize("NFC", part) for part in _INERT.split(text))
+    try:
+        data = text.encode()
+    except UnicodeEncodeError:
+        parts = re.split("([\ud800-\udfff]+)", text)
+        return "".join(part if i % 2 else normalize(part, name) for i, part in enumerate(parts))
+    return bytes(normalize_documents(data, np.array([0, len(data)], np.int64), name)[0]).decode()
+
+
+def normalize_documents(data: Any, bounds: np.ndarray, name: str | None) -> tuple[Any, np.ndarray]:
+    """Return documents normalized, side by side, and their bounds; for None what was given.
+
+    Args:
+        data: UTF-8, as a buffer of bytes; what is not valid in a document becomes U+FFFD.
+        bounds: int64 of length 2n; document d is data[bounds[2d]:bounds[2d + 1]].
+    """
+    if name is None:
+        return data, bounds
+    view = memoryview(data).cast("B")
+    if not is_text(view, bounds):
+        pairs = zip(bounds[::2].tolist(), bounds[1::2].tolist())
+        repaired = [str(view[start:end], "utf-8", "replace").encode() for start, end in pairs]
+        bounds = np.repeat(np.cumsum([0, *map(len, repaired)], dtype=np.int64), 2)[1:-1]
+        view = memoryview(b"".join(repaired))
+    data = view
+    for one in passes(steps_of(name)):
+        data, packed = one.documents(data, np.ascontiguousarray(bounds, np.int64))
+        bounds = np.frombuffer(packed, np.int64)
+    return data, bounds

@@ -13,13 +13,17 @@ from typing import Any, Callable, Iterable, Iterator, Mapping
 import numpy as np
 import regex
 
-from beam_bpe import _scan, _words
+from beam_bpe import _scan, _words, normalizer_tables
 
 _CL100K_REST = r" ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 _CONTRACTION = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)"
 
+_BERT_PUNCTUATION = r"!-/:-@\[-`{-~\p{P}"
+
 #: The named patterns.  gpt2, cl100k and o200k are tiktoken's own texts (OpenAI, tiktoken_ext);
-#: llama3 and qwen2 are those of the models' tokenizer files.
+#: llama3 and qwen2 are those of the models' tokenizer files.  bert is the BertPreTokenizer of `tokenizers`: its
+#: scanner follows that on every character, while the text here, for people, is equal on ASCII (beyond it the
+#: punctuation of `tokenizers` is that of an older Unicode).
 PATTERNS: Mapping[str, str] = {
     "gpt2": r"'(?:[sdmt]|ll|ve|re)| ?\p{L}++| ?\p{N}++| ?[^\s\p{L}\p{N}]++|\s++$|\s+(?!\S)|\s",
     "cl100k": (
@@ -34,8 +38,13 @@ PATTERNS: Mapping[str, str] = {
     "llama3": _CONTRACTION + r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}|" + _CL100K_REST,
     "qwen2": _CONTRACTION + r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}|" + _CL100K_REST,
     "whitespace": r"\S+",
+    "bert": rf"[{_BERT_PUNCTUATION}]|[^\s{_BERT_PUNCTUATION}]+",
     "none": r"(?s:.+)",
 }
+#: The regex of the pre-tokenizer `Whitespace` of `tokenizers`; it goes with gaps="drop".
+HUGGINGFACE_WHITESPACE = r"\w+|[^\w\s]+"
+#: Patterns that drop what lies between words: white space.
+_DROPPING = ("whitespace", "bert")
 DEFAULT_PATTERN = "o200k"
 GAPS = ("keep", "drop")
 
@@ -63,7 +72,7 @@ class PreTokenizer:
         gaps: "keep" (text between two matches is a word of its own), "drop" (it is lost, as with
             findall), or "none" (the pattern leaves none).
         time_limit: seconds that a custom regex may take for one document.
-        library: what defines the classes of characters: "unicode 16.0", or the version of `regex`.
+        library: what defines the classes of characters: "unicode 16.0", or the version of `regex` or `tokenizers`.
         steps: of a "sequence": each one cuts the words of the one before.
     """
 
@@ -85,6 +94,11 @@ class PreTokenizer:
         """Whether a text can be cut at places where a word provably ends."""
         return self.scanner is not None and self.name != "none"
 
+    @property
+    def drops_spaces(self) -> bool:
+        """Whether white space ends words and is dropped, however much of it there is."""
+        return self.name in _DROPPING
+
     def spec(self) -> dict[str, Any]:
         """Return what defines the words, for artifacts and fingerprints."""
         own = {"name": self.name, "pattern": self.pattern, "gaps": self.gaps, "library": self.library}
@@ -103,7 +117,7 @@ class PreTokenizer:
         if spec["name"] in PATTERNS and spec != pre_tokenizer(spec["name"]).spec():
             raise ValueError(
                 f"the pattern {spec['name']!r} of the artifact is {spec['pattern']!r} by {spec['library']}; here it is "
-                f"{PATTERNS[spec['name']]!r} by unicode {_scan.UNICODE_VERSION}"
+                f"{PATTERNS[spec['name']]!r} by {pre_tokenizer(spec['name']).library}"
             )
         if spec["name"] == "sequence":
             return in_sequence([cls.from_spec(step, allow_callables=allow_callables) for step in spec["steps"]])
@@ -232,7 +246,7 @@ def pre_tokenizer(
     >>> pre_tokenizer("o200K")
     Traceback (most recent call last):
     ...
-    ValueError: there is no pattern named 'o200K'; did you mean 'o200k'? Known: gpt2, cl100k, o200k, llama3, qwen2, whitespace, none (anything with other characters is read as a regex)
+    ValueError: there is no pattern named 'o200K'; did you mean 'o200k'? Known: gpt2, cl100k, o200k, llama3, qwen2, whitespace, bert, none (anything with other characters is read as a regex)
     """
     if isinstance(pattern, PreTokenizer):
         return pattern
@@ -242,8 +256,9 @@ def pre_tokenizer(
         _import_callable(split_with)
         return PreTokenizer("callable", split_with, "drop", f"python {split_with}")
     if pattern in PATTERNS:
-        lossy = "drop" if pattern == "whitespace" else "none"
-        return PreTokenizer(pattern, PATTERNS[pattern], lossy, f"unicode {_scan.UNICODE_VERSION}")
+        lossy = "drop" if pattern in _DROPPING else "none"
+        library = normalizer_tables.LIBRARY if pattern == "bert" else f"unicode {_scan.UNICODE_VERSION}"
+        return PreTokenizer(pattern, PATTERNS[pattern], lossy, library)
     if re.fullmatch(r"[\w.-]*", pattern):
         raise ValueError(
             f"there is no pattern named {pattern!r}{_suggestion(pattern, PATTERNS)} "

@@ -61,6 +61,9 @@ def learn_characters(
     attached: bool = False,
     tie_break: str = "huggingface",
     min_pair_count: int = 1,
+    max_token_length: int | None = None,
+    characters: Iterable[str] | None = None,
+    reserved: Sequence[str] = (),
     alphabet_order: Sequence[str] | None = None,
 ) -> LearnedText:
     """Learn merges of characters from words and their counts.
@@ -69,12 +72,14 @@ def learn_characters(
     the highest count `huggingface` takes the smallest (left id, right id), `lexicographic` the greatest (left
     spelling, right spelling) in which the end of a word is spelled out, `first` the one first seen. A spelling
     that arises twice (a word that holds the text of the mark) keeps its id; the merge is recorded all the same.
+    A pair that would be longer than max_token_length characters, the mark not counted, is never merged, nor is one
+    that would spell what is `reserved`.  No merge crosses a character that is not among `characters`, if they are given.
 
     >>> learned = learn_characters({"low": 5, "lower": 2, "newest": 6, "widest": 3}, 4, tie_break="lexicographic")
     >>> [learned.tokens[merge.id] for merge in learned.merges]
     ['t</w>', 'st</w>', 'est</w>', 'ow']
     """
-    segmented = [(symbols_of(word, end_of_word, attached), count) for word, count in words.items() if count]
+    segmented = _cut(words, lambda word: symbols_of(word, end_of_word, attached), characters)
     keys: dict[str, Callable[[Pair, int, list[str], Any], Any]] = {
         "huggingface": lambda pair, count, tokens, _: (count, -pair[0], -pair[1]),
         "lexicographic": lambda pair, count, tokens, _: (count, tokens[pair[0]], tokens[pair[1]]),
@@ -82,7 +87,9 @@ def learn_characters(
     }
     if tie_break not in keys:
         raise ValueError(f"tie_break={tie_break!r}: choose one of {', '.join(keys)}")
-    return _learn(segmented, num_merges, min_pair_count, alphabet_order, keys[tie_break], lambda left, right: left + right)
+    length: Callable[[str], int] = lambda symbol: len(symbol.removesuffix(end_of_word or "")) or int(attached)  # noqa: E731
+    limits = _Limits(min_pair_count, max_token_length, frozenset(reserved), length)
+    return _learn(segmented, num_merges, limits, alphabet_order, keys[tie_break], lambda left, right: left + right)
 
 
 def learn_wordpiece(
@@ -91,26 +98,37 @@ def learn_wordpiece(
     *,
     score: str = "likelihood",
     prefix: str = CONTINUING,
+    tie_break: str = "huggingface",
     min_pair_count: int = 1,
+    max_token_length: int | None = None,
+    characters: Iterable[str] | None = None,
+    reserved: Sequence[str] = (),
     alphabet_order: Sequence[str] | None = None,
 ) -> LearnedText:
-    """Learn merges of pieces from words and their counts.
+    """Learn merges of pieces from words and their counts; the limits are those of `learn_characters`.
 
     With score="likelihood" the pair with the highest count(xy) / (count(x) · count(y)) is merged, of equal ones
     that with the higher count, then the smallest (left spelling, right spelling); with score="count" the one with
-    the highest count, then the smallest (left id, right id), which is what Hugging Face's trainer does.
+    the highest count, then the smallest (left id, right id), which is what Hugging Face's trainer does (or the
+    greatest (left spelling, right spelling) with tie_break="lexicographic").
     """
 
     def likelihood(pair: Pair, count: int, tokens: list[str], single: Mapping[int, int]) -> Any:
         left, right = (tokens[side] for side in pair)
         return Fraction(count, single[pair[0]] * single[pair[1]]), count, _Smallest((left, right))
 
-    keys = {"likelihood": likelihood, "count": lambda pair, count, tokens, _: (count, -pair[0], -pair[1])}
+    by_count: dict[str, Callable[[Pair, int, list[str], Any], Any]] = {
+        "huggingface": lambda pair, count, tokens, _: (count, -pair[0], -pair[1]),
+        "lexicographic": lambda pair, count, tokens, _: (count, tokens[pair[0]], tokens[pair[1]]),
+    }
+    keys = {"likelihood": likelihood, "count": by_count[tie_break]}
     if score not in keys:
         raise ValueError(f"score={score!r}: choose one of {', '.join(keys)}")
-    segmented = [(pieces_of(word, prefix), count) for word, count in words.items() if count]
+    segmented = _cut(words, lambda word: pieces_of(word, prefix), characters)
     joined: Callable[[str, str], str] = lambda left, right: left + right.removeprefix(prefix)  # noqa: E731
-    return _learn(segmented, num_merges, min_pair_count, alphabet_order, keys[score], joined)
+    length: Callable[[str], int] = lambda symbol: max(1, len(symbol.removeprefix(prefix)))  # noqa: E731
+    limits = _Limits(min_pair_count, max_token_length, frozenset(reserved), length)
+    return _learn(segmented, num_merges, limits, alphabet_order, keys[score], joined)
 
 
 class _Smallest(tuple[str, str]):
@@ -123,10 +141,39 @@ class _Smallest(tuple[str, str]):
         return tuple.__lt__(self, other)
 
 
+class _Limits(NamedTuple):
+    """What is not merged; `length` is that of an initial symbol, without marks."""
+
+    min_pair_count: int
+    max_token_length: int | None
+    reserved: frozenset[str]
+    length: Callable[[str], int]
+
+
+def _cut(
+    words: Mapping[str, int], symbols: Callable[[str], list[str]], characters: Iterable[str] | None
+) -> list[tuple[list[str], int]]:
+    """Return the symbols of the words, cut at characters that are not known."""
+    known = None if characters is None else set(characters)
+    rows: list[tuple[list[str], int]] = []
+    for word, count in words.items():
+        if not count:
+            continue
+        row: list[str] = []
+        for i, symbol in enumerate(symbols(word)):
+            if known is not None and i < len(word) and word[i] not in known:
+                rows.append((row, count))
+                row = []
+            else:
+                row.append(symbol)
+        rows.append((row, count))
+    return rows
+
+
 def _learn(
     segmented: Iterable[tuple[list[str], int]],
     num_merges: int,
-    min_pair_count: int,
+    limits: _Limits,
     alphabet_order: Sequence[str] | None,
     key: Callable[[Pair, int, list[str], Mapping[int, int]], Any],
     joined: Callable[[str, str], str],
@@ -139,12 +186,20 @@ def _learn(
         alphabet = list(alphabet_order)
     tokens, ids = list(alphabet), {symbol: i for i, symbol in enumerate(alphabet)}
     rows = [([ids[symbol] for symbol in symbols], count) for symbols, count in found]
+    lengths = [limits.length(symbol) for symbol in tokens]
+    longest = limits.max_token_length
 
     def choose(counts: dict[Pair, int]) -> Pair | str:
-        check_counts(counts, tokens)
-        allowed = {pair: n for pair, n in counts.items() if n >= min_pair_count}
+        possible = {
+            (left, right): n
+            for (left, right), n in counts.items()
+            if (longest is None or lengths[left] + lengths[right] <= longest)
+            and joined(tokens[left], tokens[right]) not in limits.reserved
+        }
+        check_counts(possible, tokens)
+        allowed = {pair: n for pair, n in possible.items() if n >= limits.min_pair_count}
         if not allowed:
-            return "min_pair_count" if counts else "no_pairs"
+            return "min_pair_count" if possible else "no_pairs"
         single: Counter[int] = Counter()
         for row, n in rows:
             for symbol in row:
@@ -156,6 +211,7 @@ def _learn(
         if spelling not in ids:
             ids[spelling] = len(tokens)
             tokens.append(spelling)
+            lengths.append(lengths[left] + lengths[right])
         return ids[spelling]
 
     merges, stop = merge_and_recount(rows, num_merges, choose, made)
@@ -168,9 +224,13 @@ def encode_wordpiece(
     *,
     unknown: str = "[UNK]",
     prefix: str = CONTINUING,
-    most: int = 100,
+    most: int | None = 100,
+    unk_characters: bool = False,
 ) -> list[str]:
     """Encode a word by the longest piece that fits, from the left; the whole word is unknown where none fits.
+
+    With `unk_characters` one character is unknown there, and the next pieces continue the word. Words of more than
+    `most` characters are unknown.
 
     >>> encode_wordpiece("unhappiness", ["un", "##happi", "##ness", "##h"]), encode_wordpiece("unhappy", ["un", "##h"])
     (['un', '##happi', '##ness'], ['[UNK]'])
@@ -178,7 +238,7 @@ def encode_wordpiece(
     known = set(vocabulary)
     pieces: list[str] = []
     start = 0
-    while start < len(word) <= most:
+    while start < len(word) and (most is None or len(word) <= most):
         for end in range(len(word), start, -1):
             piece = (prefix if start else "") + word[start:end]
             if piece in known:
@@ -186,5 +246,55 @@ def encode_wordpiece(
                 start = end
                 break
         else:
-            return [unknown]
+            if not unk_characters:
+                return [unknown]
+            pieces.append(unknown)
+            start += 1
     return pieces if start == len(word) else [unknown]
+
+
+def encode_characters(
+    word: str,
+    merges: Sequence[tuple[str, str]],
+    vocabulary: Iterable[str],
+    *,
+    end_of_word: str | None = END_OF_WORD,
+    attached: bool = False,
+    unknown: str | None = None,
+    byte_fallback: bool = False,
+    fuse_unk: bool = False,
+) -> list[str]:
+    """Encode a word by merges of characters in the order of their ranks, the leftmost first.
+
+    A symbol that is not in the vocabulary is `unknown`, with `fuse_unk` once for neighbours, and never merged. With
+    `byte_fallback` a character becomes the tokens of its bytes, and the end attached to it is a token if the
+    vocabulary has it alone, else nothing. An end that is a symbol of its own and no token is `unknown`, or nothing.
+
+    >>> merges = [("e", "s"), ("es", "t"), ("est", "</w>"), ("l", "o")]
+    >>> alphabet = ["</w>", *"deilnorstw", "es", "est", "est</w>", "lo"]
+    >>> encode_characters("widest", merges, alphabet), encode_characters("löw", merges, alphabet, unknown="<unk>")
+    (['w', 'i', 'd', 'est</w>'], ['l', '<unk>', 'w', '</w>'])
+    """
+    known = set(vocabulary)
+    ranks: dict[tuple[str, str], int] = {}
+    for rank, pair in enumerate(merges):
+        ranks.setdefault(pair, rank)
+    symbols: list[tuple[str, bool]] = []  # and whether it is one that merges
+    for i, symbol in enumerate(symbols_of(word, end_of_word, attached)):
+        is_end = bool(end_of_word) and not attached and i == len(word)
+        if symbol in known:
+            symbols.append((symbol, True))
+        elif byte_fallback and not is_end:
+            symbols += [(f"<0x{byte:02X}>", False) for byte in word[i].encode()]
+            if symbol != word[i] and end_of_word in known:
+                symbols.append((str(end_of_word), False))
+        elif unknown is not None and not (fuse_unk and symbols and symbols[-1] == (unknown, False)):
+            symbols.append((unknown, False))
+    while found := [
+        (ranks[a, b], i)
+        for i, ((a, a_merges), (b, b_merges)) in enumerate(zip(symbols, symbols[1:]))
+        if a_merges and b_merges and (a, b) in ranks
+    ]:
+        _, i = min(found)
+        symbols[i : i + 2] = [(symbols[i][0] + symbols[i + 1][0], True)]
+    return [symbol for symbol, _ in symbols]

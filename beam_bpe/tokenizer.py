@@ -1,4 +1,4 @@
-"""Encode text into token ids and decode ids into text, exactly as the ranks of the merges say."""
+"""Encode text into token ids and decode ids into text, exactly as the model of a vocabulary says."""
 
 from __future__ import annotations
 
@@ -9,15 +9,14 @@ from typing import Any, Collection, Iterable, NamedTuple, Sequence
 import numpy as np
 import pyarrow as pa
 
-from beam_bpe import _encode, _scan
+from beam_bpe import _scan, encoders
 from beam_bpe.added import AddedTokens, Segment
+from beam_bpe.encoders import CACHE_BYTES
 from beam_bpe.layout import AddedToken
-from beam_bpe.normalize import normalize
+from beam_bpe.normalize import normalize_documents
 from beam_bpe.texts import bytes_of, is_text, pieces_of_invalid
 from beam_bpe.vocabulary import Vocabulary
 
-CACHE_BYTES = 16 << 20
-METHODS = ("rank", "longest_match")
 #: What happens to the special tokens in the text of a corpus.
 SPECIAL_POLICIES = ("text", "encode", "drop", "fail")
 
@@ -32,11 +31,15 @@ class Batch(NamedTuple):
         ids: uint16 or uint32.
         ends: int64, one a document.
         special: occurrences of special tokens that were encoded as such or dropped.
+        unknown: occurrences of the model's unk_token.
+        overlong: those of words that had more than max_input_chars_per_word characters.
     """
 
     ids: np.ndarray
     ends: np.ndarray
     special: int = 0
+    unknown: int = 0
+    overlong: int = 0
 
     def split(self) -> list[np.ndarray]:
         """Return the ids of each document."""
@@ -64,7 +67,7 @@ class Tokenizer:
     >>> vocabulary = train({"ab": 9, "bcd": 12}, 256 + 3, min_pair_count=1)
     >>> [merge.token for merge in vocabulary.merges]
     [b'bc', b'bcd', b'ab']
-    >>> for method in METHODS:
+    >>> for method in ("rank", "longest_match"):
     ...     tokenizer = Tokenizer(vocabulary, method=method)
     ...     print([tokenizer.token_bytes(i) for i in tokenizer.encode("abcd")])
     [b'a', b'bcd']
@@ -72,8 +75,6 @@ class Tokenizer:
     """
 
     def __init__(self, vocabulary: Vocabulary, *, method: str = "rank", cache_bytes: int = CACHE_BYTES):
-        if method not in METHODS:
-            raise ValueError(f"method={method!r}: choose one of {', '.join(METHODS)}")
         self.vocabulary = vocabulary
         self.method = method
         self._cache_bytes = cache_bytes
@@ -83,35 +84,17 @@ class Tokenizer:
         self._always = tuple(token for token in vocabulary.added_tokens if not token.special)
         number = vocabulary.pre_tokenizer.scanner
         self._scanner = _PIECES if number is None else number
-        self._byte_tokens: list[bytes] = [*vocabulary.tokens, *[b""] * (self._size - len(vocabulary.tokens))]
+        self._spelt: list[bytes] = [*vocabulary.tokens, *[b""] * (self._size - len(vocabulary.tokens))]
         for token in vocabulary.added_tokens:
-            self._byte_tokens[token.id] = token.text.encode()
-        self._encoder = self._make_encoder()
-        # One document, all of it text for the scanner: nothing but the kernel is needed.
-        self._simple = not self._always and vocabulary.normalizer is None and self._scanner != _PIECES
+            self._spelt[token.id] = token.text.encode()
+        self._encoder = encoders.encoder_of(vocabulary, method, cache_bytes)
+        # Nothing is found before the pre-tokenization, and all of that is native: what is text needs the kernels only.
+        self._simple = not self._always and self._scanner != _PIECES
         self._finders = lru_cache(16)(self._make_finder)
         self._refusers = lru_cache(16)(self._make_refuser)
         # Bytes without which no added token is found in a text (a normalizer may make any).
         hidden = vocabulary.normalizer is not None and any(token.normalized for token in vocabulary.added_tokens)
         self._beginnings = [b""] if hidden else sorted({token.encode()[:3] for token in self._added})
-
-    def _make_encoder(self) -> _encode.Encoder:
-        vocabulary = self.vocabulary
-        whole = np.zeros(self._size, np.uint8)
-        longest = self.method == "longest_match"
-        if longest or (vocabulary.layout is not None and vocabulary.layout.whole_pieces):
-            whole[: len(vocabulary.tokens)] = [bool(token) for token in vocabulary.tokens]
-        return _encode.Encoder(
-            b"".join(self._byte_tokens),
-            np.cumsum([0, *map(len, self._byte_tokens)], dtype=np.int64),
-            np.array([vocabulary.ids[bytes([byte])] for byte in range(256)], np.uint32),
-            np.ascontiguousarray(vocabulary.left, np.uint32),
-            np.ascontiguousarray(vocabulary.right, np.uint32),
-            np.ascontiguousarray(vocabulary.merged, np.uint32),
-            whole=whole if whole.any() else None,
-            cache_bytes=self._cache_bytes,
-            longest_match=longest,
-        )
 
     @classmethod
     def load(cls, path: str, **options: Any) -> Tokenizer:
@@ -142,9 +125,9 @@ class Tokenizer:
 
     def token_bytes(self, token_id: int) -> bytes:
         """Return the bytes of a token; KeyError if there is none of that id."""
-        if not 0 <= token_id < self._size or not self._byte_tokens[token_id]:
+        if not 0 <= token_id < self._size or not self._spelt[token_id]:
             raise KeyError(f"id {token_id} is no token of this vocabulary; its ids are below {self._size}")
-        return self._byte_tokens[token_id]
+        return self._spelt[token_id]
 
     def id_of(self, token: bytes | str) -> int:
         """Return the id of a token: of bytes one of the model, of text also an added one; KeyError if there is none."""
@@ -180,7 +163,7 @@ class Tokenizer:
         data = text.encode() if isinstance(text, str) and text.isascii() else bytes_of(text)
         finder = self._finder(data, allowed_special, disallowed_special)
         if finder is None and self._simple and (isinstance(text, str) or _scan.invalid_utf8(data) < 0):
-            ids: list[int] = self._encoder.encode_list(data, self._scanner)
+            ids: list[int] = self._encoder.encode_list(self._normal(data), self._scanner)
         else:
             ids = self._encode_segments([self._segments(data, finder)]).ids.tolist()
         return self._wrapped(ids) if add_special_tokens else ids
@@ -196,6 +179,7 @@ class Tokenizer:
         data = bytes_of(text)
         finder = self._finder(data, allowed_special, disallowed_special)
         if finder is None and self._simple and _scan.invalid_utf8(data) < 0:
+            data = self._normal(data)
             bounds = np.array([0, len(data)], np.int64)
             return int(np.frombuffer(self._encoder.count(data, bounds, self._scanner), np.int64)[0])
         return len(self._encode_segments([self._segments(data, finder)]).ids)
@@ -212,12 +196,14 @@ class Tokenizer:
         The bytes are those of the text in UTF-8; the slices lie side by side.
 
         Raises:
-            ValueError: a disallowed special token occurs; or the vocabulary has a normalizer or a pattern
-                that drops gaps, under which the tokens do not lie side by side in the text.
+            ValueError: a disallowed special token occurs; or the vocabulary is not byte-level, has a normalizer or
+                a pattern that drops gaps, under which the tokens do not lie side by side in the text.
         """
-        if self.vocabulary.pre_tokenizer.gaps == "drop" or self.vocabulary.normalizer is not None:
+        vocabulary = self.vocabulary
+        if vocabulary.pre_tokenizer.gaps == "drop" or vocabulary.normalizer is not None or not vocabulary.model.is_byte_level:
             raise ValueError(
-                "under a normalizer or a pattern that drops gaps the tokens do not lie side by side in the text"
+                "the tokens do not lie side by side in the text under a normalizer, a pattern that drops gaps, or a "
+                "model that is not byte-level"
             )
         data = bytes_of(text)
         finder = self._finder(data, allowed_special, disallowed_special)
@@ -242,10 +228,12 @@ class Tokenizer:
         is a function of the text, `dropout` and `seed`: give another seed in each epoch.
 
         Raises:
-            ValueError: dropout is not from 0 to 1, or the tokenizer's method is not "rank".
+            ValueError: dropout is not from 0 to 1, or the vocabulary or the method does not merge by rank.
         """
-        if self.method != "rank":
-            raise ValueError(f"dropout leaves out merges; the method {self.method!r} has none")
+        if self.method != "rank" or self.vocabulary.model.algorithm != "bpe":
+            raise ValueError(
+                f"dropout leaves out merges; the method {self.method!r} of {self.vocabulary.model.algorithm!r} makes none"
+            )
         if not 0.0 <= dropout <= 1.0:
             raise ValueError(f"dropout is {dropout}; it is a probability, from 0 to 1")
         ids: list[int] = []
@@ -282,7 +270,7 @@ class Tokenizer:
         finders = [self._finder(data, allowed_special, disallowed_special) for data in documents]
         if self._simple and not any(finders) and _scan.invalid_utf8(b"\n".join(documents)) < 0:
             ends = np.cumsum([0, *map(len, documents)], dtype=np.int64)
-            batch = self._encode_text(b"".join(documents), np.repeat(ends, 2)[1:-1])
+            batch = self._encode_text(b"".join(documents), np.ascontiguousarray(np.repeat(ends, 2)[1:-1]))
         else:
             batch = self._encode_segments([self._segments(data, finder) for data, finder in zip(documents, finders)])
         if add_special_tokens and self.vocabulary.layout is not None:
@@ -346,7 +334,7 @@ class Tokenizer:
         finder = self._finders(find) if find or self._always else None
         if finder is not None and not finder.may_occur_in(bytes(view)):
             finder = None
-        if finder is None and self.vocabulary.normalizer is None and self._scanner != _PIECES and is_text(view, bounds):
+        if finder is None and self._scanner != _PIECES and is_text(view, bounds):
             return self._encode_text(view, bounds, most, width)
         documents = [bytes(view[start:end]) for start, end in zip(bounds[::2].tolist(), bounds[1::2].tolist())]
         batch = self._encode_segments([self._segments(document, finder) for document in documents], special == "drop")
@@ -356,7 +344,7 @@ class Tokenizer:
             lengths = np.minimum(ends - starts, most)
             ids = ids[np.arange(len(ids)) - np.repeat(starts, ends - starts) < most]
             ends = np.cumsum(lengths)
-        return Batch(ids.astype(np.uint16 if width == 2 else np.uint32), ends, batch.special)
+        return batch._replace(ids=ids.astype(np.uint16 if width == 2 else np.uint32), ends=ends)
 
     def _check_documents(self, bounds: np.ndarray, size: int, most: int | None, width: int) -> None:
         if bounds.ndim != 1 or len(bounds) % 2:
@@ -376,8 +364,25 @@ class Tokenizer:
 
     def _encode_text(self, data: Any, bounds: np.ndarray, most: int | None = None, width: int = 4) -> Batch:
         """Encode documents of valid UTF-8 by the native scanner."""
-        packed, ends = self._encoder.encode(data, np.ascontiguousarray(bounds), self._scanner, most, width)
-        return Batch(np.frombuffer(packed, np.uint16 if width == 2 else np.uint32), np.frombuffer(ends, np.int64))
+        if self.vocabulary.normalizer is not None:
+            data, bounds = normalize_documents(data, np.ascontiguousarray(bounds), self.vocabulary.normalizer)
+        return self._encode_pieces(data, np.ascontiguousarray(bounds), self._scanner, most, width)
+
+    def _encode_pieces(self, data: Any, bounds: np.ndarray, scanner: int, most: int | None = None, width: int = 4) -> Batch:
+        packed, packed_ends, told = self._encoder.encode_told(data, bounds, scanner, most, width)
+        ids, ends = np.frombuffer(packed, np.uint16 if width == 2 else np.uint32), np.frombuffer(packed_ends, np.int64)
+        unk = self.vocabulary.unk_id
+        return Batch(ids, ends, unknown=0 if unk is None else int(np.count_nonzero(ids == unk)), overlong=told)
+
+    def _normal(self, data: bytes) -> bytes:
+        """Return a text as the scanner takes it: normalized, and of a model of characters made valid."""
+        if not self.vocabulary.model.is_byte_level and _scan.invalid_utf8(data) >= 0:
+            data = data.decode("utf-8", "replace").encode()
+        if self.vocabulary.normalizer is None:
+            return data
+        if _scan.invalid_utf8(data) >= 0:
+            data = data.decode("utf-8", "replace").encode()
+        return bytes(normalize_documents(data, np.array([0, len(data)], np.int64), self.vocabulary.normalizer)[0])
 
     def _make_finder(self, special: tuple[str, ...]) -> AddedTokens:
         found = [self._added[text] for text in special if self._added[text].special]
@@ -427,12 +432,12 @@ class Tokenizer:
                     )
 
     def _segments(self, data: bytes, finder: AddedTokens | None) -> list[Segment]:
-        if finder is not None:
-            return finder.cut(data)
-        if self.vocabulary.normalizer is not None and not data.isascii():
-            text = normalize(data.decode("utf-8", "replace"), self.vocabulary.normalizer).encode()
-            return [Segment(text, None, 0, len(data))]
-        return [Segment(data, None, 0, len(data))]
+        if finder is None:
+            return [Segment(self._normal(data), None, 0, len(data))]
+        segments = finder.cut(data)  # normalized, if there is a normalizer
+        if self.vocabulary.model.is_byte_level or _scan.invalid_utf8(data) < 0:
+            return segments
+        return [segment._replace(data=segment.data.decode("utf-8", "replace").encode()) for segment in segments]
 
     def _encode_segments(self, documents: Sequence[Sequence[Segment]], drop: bool = False) -> Batch:
         """Encode documents given as segments; with `drop` special tokens are left out."""
@@ -461,11 +466,10 @@ class Tokenizer:
                 item_pieces.append(len(parts))
             items.append(len(item_ids) - before)
         stops = np.cumsum([0, *map(len, pieces)], dtype=np.int64)
-        packed, packed_ends = self._encoder.encode(
+        found = self._encode_pieces(
             b"".join(pieces), np.ascontiguousarray(np.repeat(stops, 2)[1:-1]), self._scanner if scanned else _PIECES
         )
-        text_ids = np.frombuffer(packed, np.uint32)
-        piece_ends = np.concatenate([np.zeros(1, np.int64), np.frombuffer(packed_ends, np.int64)])
+        piece_ends = np.concatenate([np.zeros(1, np.int64), found.ends])
         tokens = np.array(item_ids, np.int64)
         last = np.cumsum(np.array(item_pieces, np.int64))
         lengths = np.diff(piece_ends[np.concatenate([np.zeros(1, np.int64), last])]) + (tokens >= 0)
@@ -475,8 +479,8 @@ class Tokenizer:
         places = ends[:-1][tokens >= 0]
         is_text[places] = False
         ids[places] = tokens[tokens >= 0]
-        ids[is_text] = text_ids
-        return Batch(ids, ends[np.cumsum(np.array(items, np.int64))], special)
+        ids[is_text] = found.ids
+        return Batch(ids, ends[np.cumsum(np.array(items, np.int64))], special, found.unknown, found.overlong)
 
     def _pieces(self, data: bytes) -> list[bytes]:
         """Return the words of a text, which need not be UTF-8."""
@@ -540,15 +544,20 @@ class StreamDecoder:
     def __init__(self, tokenizer: Tokenizer):
         self._tokenizer = tokenizer
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._before: list[int] = []  # the last token, which decides on the space between it and the next one
 
     def push(self, token_id: int) -> str:
         """Return what the token completes."""
-        return self._decoder.decode(self._tokenizer.token_bytes(token_id))
+        known = self._tokenizer.decode_bytes(self._before)
+        data = self._tokenizer.decode_bytes([*self._before, token_id])
+        self._before = [token_id]
+        return self._decoder.decode(data[len(known) :])
 
     def flush(self) -> str:
         """Return what is left at the end."""
         text = self._decoder.decode(b"", final=True)
         self._decoder.reset()
+        self._before = []
         return text
 
 

@@ -13,14 +13,14 @@ import pyarrow.compute as pc
 
 from beam_bpe import artifacts
 from beam_bpe.formats import parquet
-from beam_bpe.formats.parquet import ALGORITHM, UNIT
 from beam_bpe.layout import AddedToken, Layout
-from beam_bpe.normalize import check_normalizer
+from beam_bpe.model import Model, byte_token
+from beam_bpe.normalize import check_normalizer, spec
 from beam_bpe.pretokenize import PreTokenizer
 from beam_bpe.special import SpecialTokens
 
 
-_DERIVED = frozenset(("tokens", "ids", "spelt", "merged", "fingerprint"))
+_DERIVED = frozenset(("tokens", "ids", "spelt", "merged", "fingerprint", "unk_id"))
 
 
 class Merge(NamedTuple):
@@ -37,23 +37,24 @@ class Merge(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Vocabulary:
-    """A byte-level BPE vocabulary; frozen, and checked when it is made.
+    """Tokens and their ids, and how text is cut before them; frozen, and checked when it is made.
 
-    Ids of one that is learned: the 256 bytes in the order of `alphabet`, then the merges by rank, then the
-    special tokens.  So `len(vocabulary) == 256 + len(vocabulary.merges) + len(vocabulary.special_tokens)`.
-    One that was made elsewhere has a `layout`, which says where its ids stand.
+    Ids of byte-level BPE that is learned: the 256 bytes in the order of `alphabet`, then the merges by rank, then
+    the special tokens.  So `len(vocabulary) == 256 + len(vocabulary.merges) + len(vocabulary.special_tokens)`.
+    Every other one, and one that was made elsewhere, has a `layout`, which says where its ids stand.
 
     Attributes:
-        pre_tokenizer: cuts a document into the words within which merges apply.
-        alphabet: 256 different bytes; the byte of id k is alphabet[k].
+        pre_tokenizer: cuts a document into the words within which tokens are found.
+        alphabet: of byte-level BPE 256 different bytes, the byte of id k being alphabet[k]; else empty.
         left, right: ids of each merge's parts, by rank (uint32).
         counts, replaced: of each merge: the pair's count when it was merged, and the replacements
             made, which are fewer only when left = right (int64).
         special_tokens: texts that stand for themselves.
-        normalizer: "NFC", or None: text is taken as it is.
+        normalizer: names of its steps, such as "NFC" (`beam_bpe.normalize`), or None: text is taken as it is.
         stop_reason: why learning ended: "vocab_size", "min_pair_count" or "no_pairs".
         parameters, totals: of the training, for people to read.
-        layout: the ids of a vocabulary that was made elsewhere; None for one that was learned here.
+        layout: the ids of all tokens; None where they follow from the merges of bytes.
+        model: how tokens are found in a word; byte-level BPE unless it is said.
 
     Raises:
         ValueError: the parts do not make a vocabulary (the message says which does not).
@@ -71,10 +72,9 @@ class Vocabulary:
     parameters: Mapping[str, Any] = field(default_factory=dict)
     totals: Mapping[str, int] = field(default_factory=dict)
     layout: Layout | None = None
+    model: Model = Model()
 
     def __post_init__(self) -> None:
-        if sorted(self.alphabet) != list(range(256)):
-            raise ValueError("the alphabet does not hold each of the 256 bytes once")
         if not len(self.left) == len(self.right) == len(self.counts) == len(self.replaced):
             raise ValueError("the columns of the merges differ in length")
         check_normalizer(self.normalizer)
@@ -82,6 +82,9 @@ class Vocabulary:
         if self.layout is not None:
             self._check_layout(self.layout)
             return
+        if not self.model.is_byte_level:
+            raise ValueError(f"a vocabulary of algorithm {self.model.algorithm!r} over characters has a layout")
+        self._check_bytes()
         own = np.arange(256, 256 + len(self.left))
         for side in (self.left, self.right):
             if len(side) and not bool((side < own).all()):
@@ -95,12 +98,25 @@ class Vocabulary:
             twice = next(i for i, token in enumerate(self.tokens) if learned[token] != i)
             raise ValueError(f"tokens {twice} and {learned[self.tokens[twice]]} are both {self.tokens[twice]!r}")
 
+    def _check_bytes(self) -> None:
+        if sorted(self.alphabet) != list(range(256)):
+            raise ValueError("the alphabet does not hold each of the 256 bytes once")
+
     def _check_layout(self, layout: Layout) -> None:
         tokens = layout.tokens
         if len(layout.merged) != len(self.left):
             raise ValueError("the columns of the merges differ in length")
-        if self.alphabet != layout.alphabet:
-            raise ValueError("the alphabet is not in the order of the ids of the bytes")
+        if self.model.is_byte_level:
+            missing = [byte for byte in range(256) if bytes([byte]) not in layout.ids]
+            if missing:
+                raise ValueError(
+                    f"{len(missing)} of the 256 bytes have no token, the first of them 0x{missing[0]:02x}: text that "
+                    "holds them could not be encoded"
+                )
+            if self.alphabet != layout.alphabet:
+                raise ValueError("the alphabet is not in the order of the ids of the bytes")
+        else:
+            self._check_characters(layout)
         if self.special_tokens != tuple(token.text for token in layout.added_tokens if token.special):
             raise ValueError("the special tokens are not those of the layout")
         sides = [column.astype(np.int64) for column in (self.left, self.right, layout.merged)]
@@ -110,6 +126,10 @@ class Vocabulary:
             rank = int(np.argmax(np.max(sides, axis=0) >= len(tokens)))
             raise ValueError(f"the merge of rank {rank} names a token that does not exist")
         parts = [self.spelt.take(pa.array(side)) for side in sides]
+        prefix = (self.model.continuing_subword_prefix or "").encode()
+        if prefix:
+            rest = pc.binary_replace_slice(parts[1], 0, len(prefix), b"")
+            parts[1] = pc.if_else(pc.starts_with(parts[1], pattern=prefix), rest, parts[1])
         wrong = np.asarray(pc.not_equal(pc.binary_join_element_wise(parts[0], parts[1], b""), parts[2]))
         for part in parts[:2]:
             wrong = wrong | (np.asarray(pc.binary_length(part)) == 0)
@@ -123,6 +143,41 @@ class Vocabulary:
             rank = int(np.setdiff1d(np.arange(len(pairs)), first)[0])
             a, b = tokens[sides[0][rank]], tokens[sides[1][rank]]
             raise ValueError(f"the merges of rank {int(np.argmax(pairs == pairs[rank]))} and {rank} are both of {a!r} and {b!r}")
+
+    def _check_characters(self, layout: Layout) -> None:
+        """Check what a vocabulary of characters has beside its merges."""
+        if self.alphabet:
+            raise ValueError("the alphabet is that of bytes, and this vocabulary is of characters: leave it empty")
+        for i, token in enumerate(layout.tokens):
+            try:
+                token.decode()
+            except UnicodeDecodeError:
+                raise ValueError(f"the token {token!r} of id {i} is no text") from None
+        for added in layout.added_tokens:
+            if added.special and added.text.encode() in layout.ids:
+                raise ValueError(f"the special token {added.text!r} is a piece of the model as well")
+        if self.model.algorithm == "wordlevel" and len(self.left):
+            raise ValueError("a vocabulary of whole words has no merges")
+        self.unk_id
+        if self.model.byte_fallback:
+            missing = [byte for byte in range(256) if byte_token(byte).encode() not in layout.ids]
+            if missing:
+                raise ValueError(
+                    f"byte_fallback needs the tokens {byte_token(0)} to {byte_token(255)}, and {byte_token(missing[0])} is missing"
+                )
+
+    @cached_property
+    def unk_id(self) -> int | None:
+        """The id of the model's `unk_token`, None if it has none; ValueError if there is no such token."""
+        text = self.model.unk_token
+        if text is None:
+            return None
+        for token in self.added_tokens:
+            if token.text == text:
+                return token.id
+        if text.encode() not in self.ids:
+            raise ValueError(f"unk_token is {text!r}, which is no token of the vocabulary")
+        return self.ids[text.encode()]
 
     @cached_property
     def tokens(self) -> Sequence[bytes]:
@@ -195,14 +250,25 @@ class Vocabulary:
         # Pickles by content; what follows from it is made again where it is asked for.
         return {k: v for k, v in self.__dict__.items() if k not in _DERIVED}
 
+    def rules(self) -> dict[str, Any]:
+        """Return how text is cut and tokens are found in it, for headers and the fingerprint."""
+        rules: dict[str, Any] = {
+            "algorithm": self.model.algorithm,
+            "unit": self.model.unit,
+            "pre_tokenizer": self.pre_tokenizer.spec(),
+            "normalizer": self.normalizer,
+        }
+        if self.normalizer is not None:
+            rules["normalizer_spec"] = spec(self.normalizer)
+        if own := self.model.spec():
+            rules["model"] = own
+        return rules
+
     @cached_property
     def fingerprint(self) -> str:
         """SHA-256 (hexadecimal) of all that decides how a text is encoded."""
         head = {
-            "algorithm": ALGORITHM,
-            "unit": UNIT,
-            "pre_tokenizer": self.pre_tokenizer.spec(),
-            "normalizer": self.normalizer,
+            **self.rules(),
             "alphabet": self.alphabet.hex(),
             "special_tokens": list(self.special_tokens),
             "merges": len(self.left),

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 
 from beam_bpe import __version__, _words, artifacts, foreign, storage
 from beam_bpe.artifacts import FormatError
+from beam_bpe.normalize import check_normalizer, normalize_documents, normalizer_of, spec
 from beam_bpe.pretokenize import DEFAULT_PATTERN, PreTokenizer, pre_tokenizer
 from beam_bpe.special import SpecialTokens
 
@@ -211,7 +212,7 @@ class WordCounts:
     """
 
     table: pa.Table
-    parameters: Mapping[str, Any] = field(default_factory=lambda: _parameters("none"))
+    parameters: Mapping[str, Any] = field(default_factory=lambda: parameters_of("none"))
     totals: Mapping[str, int] = field(default_factory=dict)
 
     # ---- making ----
@@ -231,7 +232,7 @@ class WordCounts:
             if not 0 <= count <= INT64_MAX:
                 raise ValueError(f"the count of {word!r} is {count}; it must lie between 0 and 2**63 - 1")
             table.add(encoded, count)
-        return cls._from_native(table, _parameters(pre_tokenizer), {"words": table.total})
+        return cls._from_native(table, parameters_of(pre_tokenizer), {"words": table.total})
 
     @classmethod
     def from_documents(
@@ -241,12 +242,20 @@ class WordCounts:
         pattern: str | PreTokenizer = DEFAULT_PATTERN,
         special_tokens: Sequence[str] = (),
         max_word_bytes: int = 1 << 24,
+        normalizer: str | None = None,
     ) -> WordCounts:
         """Count the words of documents in this process, without Beam.
 
+        Args:
+            normalizer: steps that what stands between special tokens goes through first (`beam_bpe.normalize`).
+
         Raises:
             UnicodeDecodeError: a document of bytes is not UTF-8.
+
+        >>> WordCounts.from_documents(["Low, LÖW!"], pattern="bert", normalizer="bert").to_dict()
+        {b'!': 1, b',': 1, b'low': 2}
         """
+        check_normalizer(normalizer)
         chosen = pre_tokenizer(pattern)
         specials = SpecialTokens(special_tokens)
         table = _words.WordTable()
@@ -257,7 +266,8 @@ class WordCounts:
             data = document.encode() if isinstance(document, str) else bytes(document)
             data.decode()
             bounds, cuts = specials.cut(data, np.array([0, len(data)], np.int64))
-            scanned = chosen.count(table, data, bounds, max_word_bytes=max_word_bytes)
+            text, bounds = normalize_documents(data, bounds, normalizer)
+            scanned = chosen.count(table, text, bounds, max_word_bytes=max_word_bytes)
             totals = add_totals(
                 totals,
                 {
@@ -269,7 +279,7 @@ class WordCounts:
                     "special_tokens": cuts,
                 },
             )
-        return cls._from_native(table, _parameters(chosen, special_tokens, max_word_bytes), totals)
+        return cls._from_native(table, parameters_of(chosen, special_tokens, max_word_bytes, normalizer), totals)
 
     @classmethod
     def _from_native(
@@ -309,6 +319,7 @@ class WordCounts:
         word_column: str = "word",
         count_column: str = "count",
         pre_tokenizer: PreTokenizer | str = "none",
+        normalizer: str | None = None,
     ) -> WordCounts:
         """Read tables made elsewhere: Parquet, CSV or TSV files (compressed or not) with two columns.
 
@@ -324,13 +335,23 @@ class WordCounts:
         if not paths:
             raise ValueError("paths names no file to read words from")
         tables = [foreign.read_table(path, word_column, count_column) for path in paths]
-        return cls.from_table(pa.concat_tables(tables), name=", ".join(paths), pre_tokenizer=pre_tokenizer)
+        return cls.from_table(pa.concat_tables(tables), name=", ".join(paths), pre_tokenizer=pre_tokenizer, normalizer=normalizer)
 
     @classmethod
     def from_table(
-        cls, table: pa.Table, *, name: str = "the table", pre_tokenizer: PreTokenizer | str = "none"
+        cls,
+        table: pa.Table,
+        *,
+        name: str = "the table",
+        pre_tokenizer: PreTokenizer | str = "none",
+        normalizer: str | None = None,
     ) -> WordCounts:
-        """Check a table with the columns `word` and `count` and return its counts."""
+        """Check a table with the columns `word` and `count` and return its counts.
+
+        Args:
+            pre_tokenizer, normalizer: how the words were cut, and what the text went through first; recorded.
+        """
+        check_normalizer(normalizer)
         table = foreign.two_columns(table, "word", "count", name)
         for column in ("word", "count"):
             if table[column].null_count:
@@ -352,7 +373,7 @@ class WordCounts:
             values = pc.value_counts(table["word"].combine_chunks())
             twice = values.filter(pc.greater(values.field("counts"), 1))[0]["values"].as_py()
             raise FormatError(f"{name}: the word {twice[:60]!r} stands in more than one row; sum its counts first")
-        return cls._from_native(native, _parameters(pre_tokenizer), {"words": native.total})
+        return cls._from_native(native, parameters_of(pre_tokenizer, normalizer=normalizer), {"words": native.total})
 
     # ---- using ----
 
@@ -368,6 +389,11 @@ class WordCounts:
     def pre_tokenizer(self) -> PreTokenizer:
         """The pre-tokenizer whose words these are ("none" for counts of unknown origin)."""
         return PreTokenizer.from_spec(self.parameters["pre_tokenizer"])
+
+    @property
+    def normalizer(self) -> str | None:
+        """The normalizer of the text that these are the words of."""
+        return normalizer_of(self.parameters.get("normalizer"))
 
     def most_common(self, n: int) -> list[tuple[bytes, int]]:
         """Return the n most frequent words with their counts; equal counts by the bytes of the words."""
@@ -436,14 +462,19 @@ class WordCounts:
         publish(folder, parts, self.parameters, {"words": self.occurrences, **self.totals})
 
 
-def _parameters(
-    chosen: PreTokenizer | str, special_tokens: Sequence[str] = (), max_word_bytes: int | None = None
+def parameters_of(
+    chosen: PreTokenizer | str,
+    special_tokens: Sequence[str] = (),
+    max_word_bytes: int | None = None,
+    normalizer: str | None = None,
 ) -> dict[str, Any]:
-    return {
+    """Return what defines the words of a table."""
+    parameters = {
         "pre_tokenizer": pre_tokenizer(chosen).spec(),
         "special_tokens": list(special_tokens),
         "max_word_bytes": max_word_bytes,
     }
+    return parameters if normalizer is None else {**parameters, "normalizer": spec(normalizer)}
 
 
 def batches_of(table: pa.Table) -> Iterator[WordBatch]:

@@ -1,10 +1,8 @@
-/* The encoder: pieces (words of a pre-tokenization pattern) to token ids, and ids to bytes.
+/* The encoder: pieces (words of a pre-tokenization pattern) to token ids.
  *
  * Exact: at every step the pair of lowest rank is merged, the leftmost first (encode_merge.h), or the
- * longest token is taken (encode_model.h).
- *  - A cache maps pieces of up to 15 bytes that give up to 4 ids to them: an entry is 32 bytes, the key
- *    is the bytes themselves, and it is wiped when it is 3/4 full.  Another one is for up to 31 bytes.  Pieces chosen to fall into the
- *    same slots cost MOST_PROBES and no more.
+ * longest token is taken (encode_model.h); words of characters go their own ways (encode_characters.h,
+ * encode_pieces.h) behind the same caches.
  *  - Merge barriers: between two characters whose adjacency occurs inside no token that can be formed, no
  *    merge can cross.  Long pieces that are not ASCII are cut there, and the segments go through the cache.
  * The model is immutable and shared; a Cache belongs to one call at a time.
@@ -12,104 +10,46 @@
 #ifndef BEAM_BPE_ENCODE_H
 #define BEAM_BPE_ENCODE_H
 
+#include "encode_cache.h"
+#include "encode_characters.h"
+#include "encode_decode.h"
 #include "encode_dropout.h"
-#include "encode_merge.h"
 #include "encode_recover.h"
 
-enum { SHORT_PIECE = 15, WIDE_PIECE = 31, PIECES = 256, MOST_CACHED = 4, MOST_WIDE = 8, MOST_PROBES = 16, KEPT = 8 << 20 };
-#define SEGMENT_FLAG ((u64)0x10 << 56) /* in a key: a segment, to which whole-piece look-up does not apply */
 #define NO_LIMIT 0xFFFFFFFFFFFFFFFFull
 
-/* ---- the cache ------------------------------------------------------------------------------ */
-
-typedef struct {
-    u64 lo, hi; /* the bytes, zero-padded; top byte of hi: length, and whether it is a segment; 0: empty */
-    u32 ids[4]; /* number of ids - 1 in the two top bits of the first */
-} Cached;
-
-typedef struct { /* for pieces of 16 to 31 bytes; segments are not kept here */
-    u64 key[4];
-    u32 ids[8]; /* number of ids - 1 in the three top bits of the first */
-} CachedWide;
-
-typedef struct {
-    Cached *entries;
-    CachedWide *wide;
-    u64 slots, used, wide_slots, wide_used; /* slots are fewer than 2**32 */
-    Scratch scratch;
-    Ids out;
-} Cache;
-
-/* Two thirds of the memory are for the short ones. */
-static inline int cache_init(Cache *c, u64 bytes) {
-    memset(c, 0, sizeof *c);
-    c->slots = bytes / 3 * 2 / sizeof(Cached);
-    c->wide_slots = bytes / 3 / sizeof(CachedWide);
-    if (c->slots < 64) c->slots = 64;
-    if (c->wide_slots < 16) c->wide_slots = 16;
-    if (c->slots > 0xFFFFFFFFu) c->slots = 0xFFFFFFFFu;
-    if (c->wide_slots > 0xFFFFFFFFu) c->wide_slots = 0xFFFFFFFFu;
-    c->entries = (Cached *)zeroed(c->slots * sizeof(Cached));
-    c->wide = (CachedWide *)zeroed(c->wide_slots * sizeof(CachedWide));
-    return c->entries && c->wide ? 0 : OUT_OF_MEMORY;
-}
-
-static inline void cache_free(Cache *c) {
-    free(c->entries);
-    free(c->wide);
-    c->entries = NULL;
-    c->wide = NULL;
-    scratch_free(&c->scratch);
-    ids_free(&c->out);
-}
-
-static inline u64 slot_of(u64 hash, u64 slots) { return (hash >> 32) * slots >> 32; }
-
-/* Between calls: the memory of unusual documents is given back. */
-static inline void cache_rest(Cache *c) {
-    if (scratch_bytes(&c->scratch) > KEPT) scratch_free(&c->scratch);
-    if (4 * c->out.size > KEPT) ids_free(&c->out);
-}
-
-typedef struct {
-    u64 lo, hi, slot;
-} PieceKey;
-
-/* KEEP + 16 - n: n bytes of ones, then zeros, of 16 */
-static const u8 KEEP[32] = {255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255};
-
-/* Bytes up to `limit` may be read. */
-static inline PieceKey piece_key(const Cache *c, const u8 *p, u64 n, const u8 *limit, u64 flag) {
-    PieceKey key;
-    if (limit - p >= 16) {
-        key.lo = load64(p) & load64(KEEP + 16 - n); /* without a branch on the length, which nobody can foresee */
-        key.hi = load64(p + 8) & load64(KEEP + 24 - n);
-    } else if (n < 8) {
-        key.lo = load_few(p, n);
-        key.hi = 0;
-    } else {
-        key.lo = load64(p);
-        key.hi = load_few(p + 8, n - 8);
+/* Copy a piece of characters, and put the end of the word behind it. */
+static inline const u8 *text_with_end(Cache *c, const u8 *p, u64 n) {
+    if (n + 1 > c->text_size) {
+        u8 *text = (u8 *)realloc(c->text, n + n / 2 + 1024);
+        if (!text) return NULL;
+        c->text = text;
+        c->text_size = n + n / 2 + 1024;
     }
-    key.hi |= n << 56 | flag;
-    key.slot = slot_of(mix(key.lo ^ 0x9E3779B97F4A7C15ull, key.hi ^ 0xC2B2AE3D27D4EB4Full), c->slots);
-    return key;
+    memcpy(c->text, p, n);
+    c->text[n] = END_OF_WORD;
+    return c->text;
 }
 
-/* The key of a piece of 16 to 31 bytes, and its slot. */
-static inline u64 wide_key(const Cache *c, const u8 *p, u64 n, u64 *key) {
-    key[0] = load64(p);
-    key[1] = load64(p + 8);
-    if (n < 24) {
-        key[2] = n > 16 ? load64(p + n - 8) >> (8 * (24 - n)) : 0;
-        key[3] = 0;
-    } else {
-        key[2] = load64(p + 16);
-        key[3] = n > 24 ? load64(p + n - 8) >> (8 * (32 - n)) : 0;
+/* A piece or a segment of a vocabulary of characters.  May return NOT_KEPT. */
+static __attribute__((noinline)) int encode_characters(const Model *m, Cache *c, const u8 *p, u64 n, u64 flag, Ids *out) {
+    u32 few[LINEAR];
+    u8 text[LINEAR];
+    if (valid_until(p, p + n) < p + n) return NOT_UTF8;
+    if (m->pieces) return match_word(m->pieces, p, n, out, &c->told);
+    u32 whole = m->whole && !flag ? whole_token(m, p, n) : NO_TOKEN;
+    if (whole != NO_TOKEN) return map_characters(m, p, n, &whole, 1, out);
+    int end = m->characters->ends && flag != SEGMENT_FLAG;
+    if (n < LINEAR && !m->trie.edges) {
+        memcpy(text, p, n);
+        text[n] = END_OF_WORD;
+        return map_characters(m, text, n + end, few, merge_short(m, text, (u32)n + end, few), out);
     }
-    key[3] |= n << 56;
-    return slot_of(mix(mix(key[0] ^ 0x9E3779B97F4A7C15ull, key[1] ^ 0xC2B2AE3D27D4EB4Full) ^ key[2], key[3] ^ 0x165667B19E3779F9ull),
-                   c->wide_slots);
+    if (end && !(p = text_with_end(c, p, n))) return OUT_OF_MEMORY;
+    n += end;
+    c->inner.n = 0;
+    int error = m->trie.edges ? match_piece(m, p, n, &c->inner) : merge_piece(m, &c->scratch, p, n, &c->inner);
+    return error ? error : map_characters(m, p, n, c->inner.ids, c->inner.n, out);
 }
 
 /* A piece of up to SHORT_PIECE bytes that is not in the cache; `e` is where it belongs, and what is there goes. */
@@ -118,10 +58,16 @@ static __attribute__((noinline)) int encode_missed(const Model *m, Cache *c, Pie
     if (reserve(out, SHORT_PIECE)) return OUT_OF_MEMORY;
     u64 before = out->n;
     u32 *to = out->ids + before, whole = NO_TOKEN;
-    if (m->whole && !(key.hi & SEGMENT_FLAG)) whole = whole_token(m, p, n);
-    if (m->edges) match_piece(m, p, n, out);
-    else if (whole != NO_TOKEN) to[0] = whole, out->n++;
-    else out->n += merge_short(m, p, (u32)n, to);
+    if (m->characters || m->pieces) {
+        int error = encode_characters(m, c, p, n, key.hi & (SEGMENT_FLAG | LAST_FLAG), out);
+        if (error) return error < 0 ? error : 0;
+        to = out->ids + before;
+    } else {
+        if (m->whole && !(key.hi & SEGMENT_FLAG)) whole = whole_token(m, p, n);
+        if (m->trie.edges) match_piece(m, p, n, out);
+        else if (whole != NO_TOKEN) to[0] = whole, out->n++;
+        else out->n += merge_short(m, p, (u32)n, to);
+    }
     u64 k = out->n - before;
     if (k > MOST_CACHED) return 0;
     if (!e->hi && 4 * (c->used + 1) > 3 * c->slots) {
@@ -137,7 +83,8 @@ static __attribute__((noinline)) int encode_missed(const Model *m, Cache *c, Pie
     return 0;
 }
 
-static inline int encode_short(const Model *m, Cache *c, PieceKey key, const u8 *p, u64 n, Ids *out) {
+static inline __attribute__((always_inline)) int encode_short(const Model *m, Cache *c, PieceKey key, const u8 *p, u64 n,
+                                                              Ids *out) {
     u64 s = key.slot;
     Cached *e;
     for (u32 probes = 1;; probes++) {
@@ -159,27 +106,32 @@ static inline int encode_short(const Model *m, Cache *c, PieceKey key, const u8 
     return encode_missed(m, c, key, e, p, n, out);
 }
 
-static inline int encode_segment(const Model *m, Cache *c, const u8 *p, u64 n, const u8 *limit, Ids *out) {
-    if (n <= SHORT_PIECE)
-        return encode_short(m, c, piece_key(c, p, n, limit, m->whole ? SEGMENT_FLAG : 0), p, n, out);
-    return m->edges ? match_piece(m, p, n, out) : merge_piece(m, &c->scratch, p, n, out);
+/* t: of characters, or NULL: of bytes, which the compiler is to know. */
+static inline __attribute__((always_inline)) int encode_segment(const Model *m, const Characters *t, Cache *c, const u8 *p,
+                                                                u64 n, const u8 *limit, u64 flag, Ids *out) {
+    if (n <= SHORT_PIECE) return encode_short(m, c, piece_key(c, p, n, limit, flag), p, n, out);
+    if (t) return encode_characters(m, c, p, n, flag, out);
+    return m->trie.edges ? match_piece(m, p, n, out) : merge_piece(m, &c->scratch, p, n, out);
 }
 
 /* A longer piece: whole, or cut at merge barriers.  May stop behind `stop` ids. */
-static __attribute__((noinline)) int encode_long(const Model *m, Cache *c, const u8 *p, u64 n, const u8 *limit, u64 stop, Ids *out) {
+static inline __attribute__((always_inline)) int cut_piece(const Model *m, const Characters *t, Cache *c, const u8 *p, u64 n,
+                                                           const u8 *limit, u64 stop, Ids *out) {
     const u8 *end = p + n, *at = p, *start = p;
+    u64 flag = m->whole || (t && t->ends) ? SEGMENT_FLAG : 0, last_flag = !t ? flag : m->whole ? LAST_FLAG : 0, from;
+    int after_unknown = 0, error;
     if (m->whole) {
         u32 id = whole_token(m, p, n);
         if (id != NO_TOKEN) {
             if (reserve(out, 1)) return OUT_OF_MEMORY;
-            out->ids[out->n++] = id;
+            out->ids[out->n++] = t ? t->outer[id] : id;
             return 0;
         }
     }
     if (*p < 0x80 && n <= 64) {
         u8 some = 0;
         for (u64 i = 0; i < n; i++) some |= p[i];
-        if (some < 0x80) return encode_segment(m, c, p, n, limit, out); /* ASCII has no barriers */
+        if (some < 0x80) return encode_segment(m, t, c, p, n, limit, last_flag, out); /* ASCII has no barriers */
     }
     u64 left = valid_length(at, end);
     u32 left_code = left ? code_point(at, left) : 0;
@@ -189,8 +141,10 @@ static __attribute__((noinline)) int encode_long(const Model *m, Cache *c, const
         u32 right_code = right ? code_point(at, right) : 0;
         if (left && right && (left > 1 || right > 1) && !(m->torn[at[-1] * 4 + (*at >> 6)] >> (*at & 63) & 1) &&
             !are_adjacent(m, adjacency(left_code, right_code))) {
-            int error = encode_segment(m, c, start, (u64)(at - start), limit, out);
+            from = out->n;
+            error = encode_segment(m, t, c, start, (u64)(at - start), limit, flag, out);
             if (error) return error;
+            if (t) fuse_joint(t, out, from, &after_unknown);
             if (out->n >= stop) return 0;
             settle(out);
             start = at;
@@ -199,7 +153,23 @@ static __attribute__((noinline)) int encode_long(const Model *m, Cache *c, const
         left = right;
         left_code = right_code;
     }
-    return encode_segment(m, c, start, (u64)(end - start), limit, out);
+    from = out->n;
+    error = encode_segment(m, t, c, start, (u64)(end - start), limit, last_flag, out);
+    if (t && !error) fuse_joint(t, out, from, &after_unknown);
+    return error;
+}
+
+static __attribute__((noinline)) int encode_long_characters(const Model *m, Cache *c, const u8 *p, u64 n, const u8 *limit,
+                                                            u64 stop, Ids *out) {
+    if (m->pieces || !m->characters->cuts) return encode_characters(m, c, p, n, 0, out);
+    return cut_piece(m, m->characters, c, p, n, limit, stop, out);
+}
+
+/* May return NOT_KEPT. */
+static __attribute__((noinline)) int encode_long(const Model *m, Cache *c, const u8 *p, u64 n, const u8 *limit, u64 stop,
+                                                 Ids *out) {
+    if (m->characters || m->pieces) return encode_long_characters(m, c, p, n, limit, stop, out);
+    return cut_piece(m, NULL, c, p, n, limit, stop, out);
 }
 
 /* A piece of 16 to 31 bytes. */
@@ -226,7 +196,7 @@ static inline int encode_wide(const Model *m, Cache *c, const u8 *p, u64 n, cons
     int error = encode_long(m, c, p, n, limit, NO_LIMIT, out);
     out->counting = counting;
     k = out->n - before;
-    if (error || k > MOST_WIDE) return error;
+    if (error || k > MOST_WIDE) return error < 0 ? error : 0;
     if (!e->key[3] && 4 * (c->wide_used + 1) > 3 * c->wide_slots) {
         memset(c->wide, 0, c->wide_slots * sizeof(CachedWide));
         c->wide_used = 0;
@@ -290,13 +260,13 @@ static inline int encode_document(const Model *m, Cache *c, const Batch *batch, 
                 __builtin_prefetch(&c->wide[wide_key(c, words[i].start, words[i].length, key)]);
             }
         }
-        for (size_t i = 0; i < n; i++) {
+        for (size_t i = 0; i < n && out->n < stop; i++) {
             const u8 *p = words[i].start;
             u64 length = words[i].length;
             int error = length <= SHORT_PIECE  ? encode_short(m, c, keys[i], p, length, out)
                         : length <= WIDE_PIECE ? encode_wide(m, c, p, length, limit, out)
                                                : encode_long(m, c, p, length, limit, stop, out);
-            if (error) return error;
+            if (error < 0) return error;
         }
         settle(out);
     }
@@ -308,6 +278,7 @@ static inline int encode_document(const Model *m, Cache *c, const Batch *batch, 
 static inline int encode_documents(const Model *m, Cache *c, const Batch *batch, i64 *ends, u64 *at) {
     c->out.n = c->out.counted = 0;
     c->out.counting = 0;
+    c->told.unmatched = c->told.overlong = 0;
     for (*at = 0; *at < batch->documents; ++*at) {
         int error = encode_document(m, c, batch, *at, &c->out);
         if (error) return error;
@@ -320,6 +291,7 @@ static inline int count_documents(const Model *m, Cache *c, const Batch *batch, 
     int error = 0;
     c->out.n = 0;
     c->out.counting = 1;
+    c->told.unmatched = c->told.overlong = 0;
     for (*at = 0; *at < batch->documents; ++*at) {
         c->out.counted = 0;
         if ((error = encode_document(m, c, batch, *at, &c->out))) break;
@@ -328,6 +300,15 @@ static inline int count_documents(const Model *m, Cache *c, const Batch *batch, 
     }
     c->out.counting = 0;
     return error;
+}
+
+static inline int dropout_piece(const Model *m, Cache *c, const u8 *p, u64 n, double dropout, u64 *state) {
+    if (!m->characters) return merge_dropout(m, &c->scratch, p, n, dropout, state, &c->out);
+    if (valid_until(p, p + n) < p + n) return NOT_UTF8;
+    if (m->characters->ends && !(p = text_with_end(c, p, n++))) return OUT_OF_MEMORY;
+    c->inner.n = 0;
+    int error = merge_dropout(m, &c->scratch, p, n, dropout, state, &c->inner);
+    return error ? error : map_characters(m, p, n, c->inner.ids, c->inner.n, &c->out);
 }
 
 /* The draws of a document depend on the seed and its bytes, and on nothing else. */
@@ -343,58 +324,13 @@ static inline int dropout_documents(const Model *m, Cache *c, const Batch *batch
         while (p < end) {
             size_t n = scan_pieces(batch->pattern, &p, end, words, PIECES);
             for (size_t i = 0; i < n; i++) {
-                int error = merge_dropout(m, &c->scratch, words[i].start, words[i].length, dropout, &state, &c->out);
+                int error = dropout_piece(m, c, words[i].start, words[i].length, dropout, &state);
                 if (error) return error;
             }
         }
         ends[*at] = (i64)c->out.n;
     }
     return 0;
-}
-
-/* ---- decoding ------------------------------------------------------------------------------- */
-
-static inline u32 id_at(const void *ids, u64 i, int width) {
-    return width == 2 ? ((const uint16_t *)ids)[i] : ((const u32 *)ids)[i];
-}
-
-/* Add up the bytes of ids[begin:end]; *wrong is the first position of an id that is no token, else `end`. */
-static inline u64 decoded_length(const Model *m, const void *ids, u64 begin, u64 end, int width, u64 *wrong) {
-    u64 total = 0, i;
-    for (i = begin; i < end; i++) {
-        u32 id = id_at(ids, i, width), length = id < m->n_tokens ? m->spans[id].length : 0;
-        if (!length) break;
-        total += length;
-    }
-    *wrong = i;
-    return total;
-}
-
-/* Write the bytes of n checked ids, which are to[0:total]. */
-static inline void decode_ids(const Model *m, const void *ids, u64 n, int width, u8 *to, u64 total) {
-    const u8 *stop = to + total;
-    u64 i = 0;
-    for (; i < n && stop - to >= 16; i++) {
-        Span span = m->spans[id_at(ids, i, width)];
-        const u8 *p = m->bytes + span.start;
-        if (span.length > 16) memcpy(to, p, span.length);
-        else memcpy(to, p, 16); /* there is room in `to`, and PADDING behind the tokens */
-        to += span.length;
-    }
-    for (; i < n; i++) {
-        u32 id = id_at(ids, i, width);
-        memcpy(to, token_bytes(m, id), token_length(m, id));
-        to += token_length(m, id);
-    }
-}
-
-static inline u64 decoded_length_of(const Model *m, const void *ids, u64 begin, u64 end, int width, u64 *wrong) {
-    return width == 2 ? decoded_length(m, ids, begin, end, 2, wrong) : decoded_length(m, ids, begin, end, 4, wrong);
-}
-
-static inline void decode(const Model *m, const void *ids, u64 n, int width, u8 *to, u64 total) {
-    if (width == 2) decode_ids(m, ids, n, 2, to, total);
-    else decode_ids(m, ids, n, 4, to, total);
 }
 
 #endif

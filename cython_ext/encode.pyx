@@ -20,23 +20,43 @@ cdef extern from "Python.h":
     void Py_XDECREF(PyObject *)
 
 cdef extern from "encode.h" nogil:
+    int NONE  # the last of the scanned patterns
     int ID_BITS, RANK_BITS
     int OUT_OF_MEMORY, TOO_LONG, NOT_UTF8
     uint64_t NO_LIMIT
     uint32_t NO_TOKEN
     ctypedef struct Span:
         uint32_t start, length
+    ctypedef struct CTrie "Trie":
+        void *edges
+    ctypedef struct CCharacters "Characters":
+        uint32_t *outer
+        uint32_t by_byte[256]
+        uint32_t fused
+        int ends, cuts
+    ctypedef struct CPieces "Pieces":
+        pass
     ctypedef struct Model:
-        uint32_t n_tokens
+        uint32_t n_tokens, never_dropped
         int ordered
         uint8_t *bytes
         Span *spans
-        void *edges
+        CTrie trie
+        const CCharacters *characters
+        const CPieces *pieces
+    ctypedef struct Texts:
+        uint32_t n
+        const uint8_t *bytes
+        const Span *spans
+        const uint8_t *spaces
+    ctypedef struct Told:
+        uint64_t unmatched, overlong
     ctypedef struct Ids:
         uint32_t *ids
         uint64_t n
     ctypedef struct CCache "Cache":
         Ids out
+        Told told
     ctypedef struct Batch:
         const uint8_t *data
         uint64_t size
@@ -54,8 +74,14 @@ cdef extern from "encode.h" nogil:
     int encode_documents(const Model *, CCache *, const Batch *, int64_t *ends, uint64_t *at)
     int count_documents(const Model *, CCache *, const Batch *, int64_t *counts, uint64_t *at)
     int dropout_documents(const Model *, CCache *, const Batch *, double dropout, uint64_t seed, int64_t *ends, uint64_t *at)
-    uint64_t decoded_length_of(const Model *, const void *ids, uint64_t begin, uint64_t end, int width, uint64_t *wrong)
-    void decode_into "decode"(const Model *, const void *ids, uint64_t n, int width, uint8_t *to, uint64_t total)
+    int pieces_init(CPieces *, uint32_t n_tokens, const uint8_t *tokens, const int64_t *starts, const uint8_t *prefix,
+                    uint64_t prefix_bytes, uint32_t unk, uint64_t most_chars, int unk_characters)
+    int words_init(CPieces *, uint32_t n_tokens, const uint8_t *tokens, const int64_t *starts, uint32_t unk)
+    void pieces_free(CPieces *)
+    int PADDING, SPACE_BEFORE, SPACE_BEHIND
+    uint64_t decoded_length_of(const Texts *, const void *ids, uint64_t begin, uint64_t end, int width, uint64_t *wrong)
+    void decode_documents(const Texts *, const void *ids, uint64_t n, const int64_t *ends, uint64_t documents, int width,
+                          uint8_t *to, uint64_t total)
     int recover_parts(uint32_t n, const uint8_t *tokens, const int64_t *starts, const uint32_t *byte_ids,
                       uint32_t *left, uint32_t *right, uint32_t *twice)
 
@@ -63,7 +89,6 @@ cdef extern from "encode.h" nogil:
 MOST_TOKENS = (1 << ID_BITS) - 1
 MOST_MERGES = (1 << RANK_BITS) - 2
 MOST_TOKEN_BYTES = (1 << 32) - 64
-cdef int PATTERNS = 7
 
 
 cdef int check_tokens(const uint8_t[::1] tokens, const int64_t[::1] starts) except -1:
@@ -78,11 +103,17 @@ cdef int check_tokens(const uint8_t[::1] tokens, const int64_t[::1] starts) exce
     return 0
 
 
+cdef int check_id(number, Py_ssize_t n) except -1:
+    if not 0 <= number < n:
+        raise ValueError(f"id {number} is no token of this vocabulary; its ids are below {n}")
+    return 0
+
+
 cdef int raise_error(int error, uint64_t document) except -1:
     if error == TOO_LONG:
         raise ValueError(f"document {document} has a piece of 4 GiB or more: split it")
     if error == NOT_UTF8:
-        raise ValueError(f"document {document} is not valid UTF-8: a scanner cannot read it")
+        raise ValueError(f"document {document} is not valid UTF-8, which scanners and characters need")
     if error:
         raise MemoryError("no memory for the ids")
     return 0
@@ -101,6 +132,139 @@ cdef class Cache:
         cache_free(&self.cache)
 
 
+cdef class Decoded:
+    """What ids decode to.
+
+    Args:
+        tokens: the bytes of all tokens, one after the other; ids that are holes have none.
+        starts: int64, where each token starts in `tokens`, and the end; the index is the id.
+        spaces: uint8 by id, 1 where the token begins with a space that is dropped at the beginning of a document, 2
+            where it ends with one that is dropped at its end, else 0; None: nowhere.
+    """
+
+    cdef Texts texts
+    cdef uint8_t *owned
+
+    def __cinit__(self, const uint8_t[::1] tokens not None, const int64_t[::1] starts not None,
+                  const uint8_t[::1] spaces=None):
+        cdef Py_ssize_t i, n = starts.shape[0] - 1
+        cdef uint64_t total
+        cdef Span *spans
+        self.owned = NULL
+        check_tokens(tokens, starts)
+        if spaces is not None and spaces.shape[0] != n:
+            raise ValueError(f"`spaces` has {spaces.shape[0]} entries for {n} tokens")
+        for i in range(n if spaces is not None else 0):
+            if spaces[i] > SPACE_BEHIND or (spaces[i] and starts[i] == starts[i + 1]):
+                raise ValueError(f"token {i} brings no space of the kind {spaces[i]}")
+        total = starts[n] - starts[0]
+        self.owned = <uint8_t *>calloc(n * (sizeof(Span) + 1) + total + PADDING + 1, 1)
+        if self.owned == NULL:
+            raise MemoryError("no memory for the tokens")
+        spans = <Span *>self.owned
+        for i in range(n):
+            spans[i].start = <uint32_t>(starts[i] - starts[0])
+            spans[i].length = <uint32_t>(starts[i + 1] - starts[i])
+        self.texts.n = n
+        self.texts.spans = spans
+        self.texts.bytes = self.owned + n * sizeof(Span)
+        if total:
+            memcpy(self.owned + n * sizeof(Span), &tokens[starts[0]], total)
+        self.texts.spaces = NULL
+        if spaces is not None and n:
+            self.texts.spaces = self.owned + n * sizeof(Span) + total + PADDING
+            memcpy(self.owned + n * sizeof(Span) + total + PADDING, &spaces[0], n)
+
+    def __dealloc__(self):
+        free(self.owned)
+
+
+cdef class Characters:
+    """What the ids of a byte-level model that merges characters are in the vocabulary.
+
+    Args:
+        outer: uint32 by id of the model, the id in the vocabulary, or NO_TOKEN.
+        by_byte: uint32, the ids of the 256 bytes where what they belong to has no token, or NO_TOKEN for nothing; that
+            of 255 is the end of a word.
+        ends: put the byte 255 behind each piece.
+        fused: of neighbouring unknown characters that become this id one is left; NO_TOKEN: of none.
+        cuts: long pieces may be cut where no merge can cross.
+        never_dropped: merges of lower ranks spell characters.
+    """
+
+    cdef CCharacters characters
+    cdef Py_ssize_t n
+    cdef uint32_t never_dropped, most
+
+    def __cinit__(self, const uint32_t[::1] outer not None, const uint32_t[::1] by_byte not None, bint ends=False,
+                  uint32_t fused=NO_TOKEN, bint cuts=True, uint32_t never_dropped=0):
+        cdef Py_ssize_t i
+        self.characters.outer = NULL
+        self.n = outer.shape[0]
+        self.most = 0
+        if by_byte.shape[0] != 256:
+            raise ValueError("columns differ in length")
+        for i in range(256):
+            if by_byte[i] != NO_TOKEN:
+                self.most = max(self.most, by_byte[i])
+            elif i < 0x80 or 0xC2 <= i < 0xF5:
+                raise ValueError(f"a character that begins with byte {i} would be dropped: it needs a token")
+            self.characters.by_byte[i] = by_byte[i]
+        self.characters.outer = <uint32_t *>calloc(self.n + 1, 4)
+        if self.characters.outer == NULL:
+            raise MemoryError("no memory for the ids")
+        for i in range(self.n):
+            self.characters.outer[i] = outer[i]
+            if outer[i] != NO_TOKEN:
+                self.most = max(self.most, outer[i])
+        self.characters.fused = fused
+        self.characters.ends = ends
+        self.characters.cuts = cuts
+        self.never_dropped = never_dropped
+
+    def __dealloc__(self):
+        free(self.characters.outer)
+
+
+cdef class Pieces:
+    """Greedy matching of words with pieces, in time linear in the word.
+
+    Args:
+        tokens: the pieces in UTF-8, one after the other; ids that are no pieces have none.
+        starts: int64, where each begins in `tokens`, and the end; the index is the id.
+        unk: id of what cannot be matched.
+        prefix: what pieces that continue a word begin with; empty: all pieces do.
+        most_chars: longer words are unk; None: no limit.
+        unk_characters: a character that no piece matches is unk, not the word.
+        whole_words: a word is a piece or unk.
+    """
+
+    cdef CPieces pieces
+
+    def __cinit__(self, const uint8_t[::1] tokens not None, const int64_t[::1] starts not None, uint32_t unk,
+                  bytes prefix=b"", most_chars=None, bint unk_characters=False, bint whole_words=False):
+        cdef const uint8_t *p = &tokens[0] if tokens.shape[0] else NULL
+        cdef const uint8_t *begin = <const uint8_t *>PyBytes_AS_STRING(prefix)
+        cdef uint64_t most = 0
+        cdef int error
+        memset(&self.pieces, 0, sizeof(CPieces))
+        check_tokens(tokens, starts)
+        check_id(unk, starts.shape[0] - 1)
+        if most_chars is not None:
+            if most_chars < 1:
+                raise ValueError(f"most_chars={most_chars}: choose 1 or more characters, or None")
+            most = min(most_chars, 1 << 40)
+        if whole_words:
+            error = words_init(&self.pieces, starts.shape[0] - 1, p, &starts[0], unk)
+        else:
+            error = pieces_init(&self.pieces, starts.shape[0] - 1, p, &starts[0], begin, len(prefix), unk, most, unk_characters)
+        if error:
+            raise MemoryError("no memory for the pieces")
+
+    def __dealloc__(self):
+        pieces_free(&self.pieces)
+
+
 cdef class Encoder:
     """Encode and decode; immutable, and safe to share between threads.
 
@@ -114,24 +278,60 @@ cdef class Encoder:
         cache_bytes: memory of a cache; there is one for each thread that encodes at a time.
         longest_match: do not merge by rank, but take from the left the longest token that a merge makes,
             that is a byte, or that is in `whole`.
+        characters: the model merges characters; ids come out as those of the vocabulary.
+        pieces: words are matched with these; then the columns of the model are left out.
+        decoded: what ids decode to, if not to the tokens of the model; needed with `characters` and `pieces`.
     """
 
     cdef Model model
     cdef list caches
     cdef uint64_t cache_bytes
     cdef PyObject **numbers
+    cdef Characters characters
+    cdef Pieces pieces
+    cdef Decoded own_texts
+    cdef Texts texts
     cdef object __weakref__
 
-    def __cinit__(self, const uint8_t[::1] tokens not None, const int64_t[::1] starts not None,
-                  const uint32_t[::1] byte_ids not None, const uint32_t[::1] left not None,
-                  const uint32_t[::1] right not None, const uint32_t[::1] merged not None,
-                  const uint8_t[::1] whole=None, uint64_t cache_bytes=16 << 20, bint longest_match=False):
-        cdef Py_ssize_t i, n = starts.shape[0] - 1, k = left.shape[0]
-        cdef const uint8_t *p = &tokens[0] if tokens.shape[0] else NULL
-        cdef int64_t a, b
+    def __cinit__(self, const uint8_t[::1] tokens=None, const int64_t[::1] starts=None, const uint32_t[::1] byte_ids=None,
+                  const uint32_t[::1] left=None, const uint32_t[::1] right=None, const uint32_t[::1] merged=None,
+                  const uint8_t[::1] whole=None, uint64_t cache_bytes=16 << 20, bint longest_match=False,
+                  Characters characters=None, Pieces pieces=None, Decoded decoded=None):
         memset(&self.model, 0, sizeof(Model))
         self.numbers = NULL
         self.caches = []
+        self.cache_bytes = cache_bytes
+        self.characters = characters
+        self.pieces = pieces
+        self.own_texts = decoded
+        if pieces is None:
+            self.make_model(tokens, starts, byte_ids, left, right, merged, whole, longest_match)
+        else:
+            self.model.pieces = &pieces.pieces
+        if decoded is not None:
+            self.texts = decoded.texts
+        elif pieces is None and characters is None:
+            self.texts.n = self.model.n_tokens
+            self.texts.bytes = self.model.bytes
+            self.texts.spans = self.model.spans
+            self.texts.spaces = NULL
+        else:
+            raise TypeError("`decoded` is missing, which says what the ids of the vocabulary decode to")
+        if characters is not None:
+            if characters.n != self.model.n_tokens:
+                raise ValueError(f"`outer` has {characters.n} entries for {self.model.n_tokens} tokens")
+            check_id(characters.most, self.texts.n)
+            self.model.characters = &characters.characters
+            self.model.never_dropped = characters.never_dropped
+
+    cdef int make_model(self, const uint8_t[::1] tokens, const int64_t[::1] starts, const uint32_t[::1] byte_ids,
+                        const uint32_t[::1] left, const uint32_t[::1] right, const uint32_t[::1] merged,
+                        const uint8_t[::1] whole, bint longest_match) except -1:
+        if tokens is None or starts is None or byte_ids is None or left is None or right is None or merged is None:
+            raise TypeError("a model that merges has tokens, starts, byte_ids, left, right and merged")
+        cdef Py_ssize_t i, n = starts.shape[0] - 1, k = left.shape[0]
+        cdef const uint8_t *p = &tokens[0] if tokens.shape[0] else NULL
+        cdef int64_t a, b
         check_tokens(tokens, starts)
         if k > MOST_MERGES:
             raise ValueError(f"{k} merges; at most {MOST_MERGES} are possible")
@@ -151,15 +351,15 @@ cdef class Encoder:
                     memcmp(p + starts[merged[i]], p + starts[left[i]], a) or \
                     memcmp(p + starts[merged[i]] + a, p + starts[right[i]], b):
                 raise ValueError(f"the parts of the merge of rank {i} do not make its token")
-        self.cache_bytes = cache_bytes
         if model_init(&self.model, n, k, p, &starts[0], &byte_ids[0], &left[0] if k else NULL, &right[0] if k else NULL,
                       &merged[0] if k else NULL, &whole[0] if whole is not None and n else NULL, longest_match):
             raise MemoryError("no memory for the encoder")
+        return 0
 
     def __dealloc__(self):
         cdef uint64_t i
         if self.numbers != NULL:
-            for i in range(self.model.n_tokens):
+            for i in range(self.texts.n):
                 Py_XDECREF(self.numbers[i])
             free(self.numbers)
         model_free(&self.model)
@@ -177,8 +377,8 @@ cdef class Encoder:
 
     cdef int check_batch(self, const uint8_t[::1] data, const int64_t[::1] bounds, int pattern, most, Batch *batch) except -1:
         cdef Py_ssize_t i, n = bounds.shape[0] // 2, size = data.shape[0]
-        if bounds.shape[0] % 2 or pattern >= PATTERNS:
-            raise ValueError("bounds has a start and an end for each document, and patterns are numbered from 0 to 6")
+        if bounds.shape[0] % 2 or pattern > NONE:
+            raise ValueError(f"bounds has a start and an end for each document, and patterns are numbered from 0 to {NONE}")
         for i in range(n):
             if not 0 <= bounds[2 * i] <= bounds[2 * i + 1] <= size:
                 raise ValueError(f"document {i} is [{bounds[2 * i]}:{bounds[2 * i + 1]}] of {size} bytes")
@@ -195,8 +395,8 @@ cdef class Encoder:
     cdef int check_width(self, int width) except -1:
         if width != 2 and width != 4:
             raise ValueError(f"width={width}: choose 2 or 4 bytes for an id")
-        if width == 2 and self.model.n_tokens > 65536:
-            raise ValueError(f"width=2 holds ids below 65536, and there are {self.model.n_tokens}: choose width=4")
+        if width == 2 and self.texts.n > 65536:
+            raise ValueError(f"width=2 holds ids below 65536, and there are {self.texts.n}: choose width=4")
         return 0
 
     def encode(self, const uint8_t[::1] data not None, const int64_t[::1] bounds not None, int pattern,
@@ -210,6 +410,12 @@ cdef class Encoder:
             most: of each document no more than its first ids, that many; the rest is not scanned.
             width: 2 for uint16 ids, 4 for uint32.
         """
+        ids, ends, _ = self.encode_told(data, bounds, pattern, most, width)
+        return ids, ends
+
+    def encode_told(self, const uint8_t[::1] data not None, const int64_t[::1] bounds not None, int pattern,
+                    most=None, int width=4):
+        """Encode as `encode` does and return (ids, ends, overlong): how many words were unk for being too long."""
         cdef Batch batch
         cdef uint64_t at = 0
         cdef int error = 0
@@ -222,7 +428,7 @@ cdef class Encoder:
             with nogil:
                 error = encode_documents(&self.model, &cache.cache, &batch, to, &at)
             raise_error(error, at)
-            return packed(&cache.cache.out, width), ends
+            return packed(&cache.cache.out, width), ends, cache.cache.told.overlong
         finally:
             self.give_back(cache)
 
@@ -240,8 +446,8 @@ cdef class Encoder:
         cdef int error = 0
         if not 0 <= dropout <= 1:
             raise ValueError(f"dropout={dropout}: choose a probability from 0 to 1")
-        if self.model.edges != NULL:
-            raise ValueError("dropout is of merges, and longest_match makes none")
+        if self.model.trie.edges != NULL or self.model.pieces != NULL:
+            raise ValueError("dropout is of merges, and longest match makes none")
         if dropout == 0:
             return self.encode(data, bounds, pattern, None, width)
         self.check_width(width)
@@ -259,6 +465,14 @@ cdef class Encoder:
 
     def count(self, const uint8_t[::1] data not None, const int64_t[::1] bounds not None, int pattern):
         """Return the number of ids of each document as packed int64 numbers; arguments as those of `encode`."""
+        counts, _, _ = self.count_told(data, bounds, pattern)
+        return counts
+
+    def count_told(self, const uint8_t[::1] data not None, const int64_t[::1] bounds not None, int pattern):
+        """Count as `count` does and return (counts, unmatched, overlong): how many words were unk, and why.
+
+        Words are unmatched that pieces do not cover to their end; both numbers are 0 where there are no pieces.
+        """
         cdef Batch batch
         cdef uint64_t at = 0
         cdef int error = 0
@@ -270,7 +484,7 @@ cdef class Encoder:
             with nogil:
                 error = count_documents(&self.model, &cache.cache, &batch, to, &at)
             raise_error(error, at)
-            return counts
+            return counts, cache.cache.told.unmatched, cache.cache.told.overlong
         finally:
             self.give_back(cache)
 
@@ -282,8 +496,8 @@ cdef class Encoder:
         cdef Batch batch
         cdef int error
         cdef Cache cache
-        if pattern >= PATTERNS:
-            raise ValueError("patterns are numbered from 0 to 6")
+        if pattern > NONE:
+            raise ValueError(f"patterns are numbered from 0 to {NONE}")
         bounds[0] = 0
         bounds[1] = PyBytes_GET_SIZE(data)
         batch.data = <const uint8_t *>PyBytes_AS_STRING(data)
@@ -310,7 +524,7 @@ cdef class Encoder:
         cdef Py_ssize_t i
         cdef PyObject *number
         if self.numbers == NULL:
-            self.numbers = <PyObject **>calloc(self.model.n_tokens, sizeof(PyObject *))
+            self.numbers = <PyObject **>calloc(self.texts.n, sizeof(PyObject *))
             if self.numbers == NULL:
                 raise MemoryError("no memory for the numbers of the ids")
         for i in range(n):
@@ -326,6 +540,8 @@ cdef class Encoder:
     def lengths(self, ids not None):
         """Return the bytes of each token of a sequence of uint16 or uint32 ids, as packed int64 numbers.
 
+        The spaces that tokens bring when they are decoded do not count.
+
         Raises:
             KeyError: an id is no token's.
         """
@@ -333,14 +549,17 @@ cdef class Encoder:
         cdef int width = view_ids(ids, &view)
         cdef Py_ssize_t i, n = view.len // width
         cdef int64_t *to
-        cdef Span *spans = self.model.spans
+        cdef uint32_t number
         try:
             self.decoded(&view, width, 0, n)
             result = PyBytes_FromStringAndSize(NULL, 8 * n)
             to = <int64_t *>PyBytes_AS_STRING(result)
             with nogil:
                 for i in range(n):
-                    to[i] = spans[(<uint16_t *>view.buf)[i] if width == 2 else (<uint32_t *>view.buf)[i]].length
+                    number = (<uint16_t *>view.buf)[i] if width == 2 else (<uint32_t *>view.buf)[i]
+                    to[i] = self.texts.spans[number].length
+                    if self.texts.spaces != NULL:
+                        to[i] -= self.texts.spaces[number] != 0
             return result
         finally:
             PyBuffer_Release(&view)
@@ -349,7 +568,7 @@ cdef class Encoder:
         """Return the bytes of ids[begin:end]."""
         cdef uint64_t total, wrong
         with nogil:
-            total = decoded_length_of(&self.model, view.buf, begin, end, width, &wrong)
+            total = decoded_length_of(&self.texts, view.buf, begin, end, width, &wrong)
         if wrong < end:
             number = (<uint16_t *>view.buf)[wrong] if width == 2 else (<uint32_t *>view.buf)[wrong]
             raise KeyError(f"id {number} at position {wrong} is no token of this vocabulary")
@@ -371,7 +590,7 @@ cdef class Encoder:
             result = PyBytes_FromStringAndSize(NULL, total)
             to = <uint8_t *>PyBytes_AS_STRING(result)
             with nogil:
-                decode_into(&self.model, view.buf, n, width, to, total)
+                decode_documents(&self.texts, view.buf, n, NULL, 1, width, to, total)
             return result
         finally:
             PyBuffer_Release(&view)
@@ -388,7 +607,7 @@ cdef class Encoder:
         cdef int64_t number
         for i in range(n):
             number = PyNumber_AsSsize_t(ids[i], NULL)  # saturates; TypeError if it is no int
-            if not 0 <= number < self.model.n_tokens:
+            if not 0 <= number < self.texts.n:
                 raise KeyError(f"id {ids[i]} at position {i} is no token of this vocabulary")
             to[i] = <uint32_t>number
         return self.decode(memoryview(packed).cast("I"))
@@ -422,7 +641,7 @@ cdef class Encoder:
             begin = 0
             with nogil:
                 for i in range(documents):
-                    total += decoded_length_of(&self.model, view.buf, begin, ends[i], width, &wrong)
+                    total += decoded_length_of(&self.texts, view.buf, begin, ends[i], width, &wrong)
                     if wrong < <uint64_t>ends[i]:
                         break
                     begin = ends[i]
@@ -432,7 +651,7 @@ cdef class Encoder:
             result = PyBytes_FromStringAndSize(NULL, total)
             to = <uint8_t *>PyBytes_AS_STRING(result)
             with nogil:
-                decode_into(&self.model, view.buf, n, width, to, total)
+                decode_documents(&self.texts, view.buf, n, &ends[0] if documents else NULL, documents, width, to, total)
             return result, packed_ends
         finally:
             PyBuffer_Release(&view)

@@ -5,7 +5,7 @@
  * Whether a pair is dropped need not be known before it is its turn.  So pairs are taken from a heap in their
  * order, dropped ones are laid aside, and put back behind the next merge, as Hugging Face's tokenizers do: the
  * distribution is the same, at 1 / (1 - p) draws for a merge.  Whole pieces that are tokens go through the
- * merges like others. */
+ * merges like others.  Merges that spell characters are no choices, and are never dropped. */
 #ifndef BEAM_BPE_ENCODE_DROPOUT_H
 #define BEAM_BPE_ENCODE_DROPOUT_H
 
@@ -46,7 +46,7 @@ static inline int merge_dropout(const Model *m, Scratch *s, const u8 *p, u64 n, 
         Node *a = &s->node[c.node];
         u32 rank = (u32)(c.key >> 32), b = a->next;
         if (!a->count || b == END || pair_rank(m, a->id, s->node[b].id) != rank) continue;
-        if ((double)(draw(state) >> 11) * 0x1p-53 < dropout) {
+        if (rank >= m->never_dropped && (double)(draw(state) >> 11) * 0x1p-53 < dropout) {
             error = lay_aside(s, aside++, c);
             continue;
         }

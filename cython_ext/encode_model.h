@@ -5,16 +5,9 @@
 #ifndef BEAM_BPE_ENCODE_MODEL_H
 #define BEAM_BPE_ENCODE_MODEL_H
 
-#include <stdlib.h>
-#if defined(__linux__)
-#include <sys/mman.h>
-#endif
+#include "encode_trie.h"
 
-#include "scan.h"
-
-enum { OUT_OF_MEMORY = -1, TOO_LONG = -2, NOT_UTF8 = -3 };
 #define NO_RANK 0xFFFFFFFFu
-#define NO_TOKEN 0xFFFFFFFFu
 #define ID_BITS 21
 #define RANK_BITS 22
 enum { ADJACENT_BITS = 1 << 17 };
@@ -23,11 +16,6 @@ enum { PADDING = 16 }; /* bytes that may be read behind the last token */
 typedef struct {
     u32 start, length; /* a token's bytes; a hole has none */
 } Span;
-
-typedef struct {
-    u64 key; /* node << 8 | byte, + 1; 0: empty */
-    u32 node, token; /* where the byte leads, and the token that ends there, else NO_TOKEN */
-} Edge;
 
 typedef struct {
     u32 n_tokens, n_merges;
@@ -47,24 +35,11 @@ typedef struct {
     u64 adjacent_mask;
     u64 adjacent_bits[ADJACENT_BITS / 64]; /* by hash: most pairs of characters in text are in no token */
     u64 torn[256 * 4];    /* bits: bytes that stand side by side in a token where one character is torn */
-    Edge *edges;          /* the trie of longest match; NULL: merge by rank */
-    u64 edge_mask;
+    Trie trie;            /* that of longest match, whose root is node 0; no edges: merge by rank */
+    u32 never_dropped;    /* merges of lower ranks, which dropout leaves alone */
+    const struct Characters *characters; /* what is merged are characters; NULL: bytes */
+    const struct Pieces *pieces;         /* words are matched with pieces; NULL: merged */
 } Model;
-
-static inline u64 mix(u64 a, u64 b) {
-    __uint128_t product = (__uint128_t)a * b;
-    return (u64)product ^ (u64)(product >> 64);
-}
-
-static inline void *zeroed(u64 bytes) {
-    void *p = NULL;
-    if (posix_memalign(&p, bytes >= (1u << 21) ? (1u << 21) : 64, bytes)) return NULL;
-#if defined(__linux__) && defined(MADV_HUGEPAGE)
-    if (bytes >= (1u << 21)) madvise(p, bytes, MADV_HUGEPAGE);
-#endif
-    memset(p, 0, bytes);
-    return p;
-}
 
 static inline u64 slots_for(u64 entries) { /* a power of 2, at least twice as many */
     u64 slots = 1 << 10;
@@ -158,7 +133,7 @@ static inline void model_free(Model *m) {
     free(m->spans);
     free(m->whole);
     free(m->adjacent);
-    free(m->edges);
+    free(m->trie.edges);
     memset(m, 0, sizeof *m);
 }
 
@@ -258,41 +233,14 @@ static inline int model_barriers(Model *m, const u8 *formed) {
 
 /* ---- the trie of longest match -------------------------------------------------------------- */
 
-static inline u64 edge_key(u32 node, u8 byte) { return ((u64)node << 8 | byte) + 1; }
-
-static inline Edge *edge_slot(Edge *edges, u64 mask, u64 key) { /* the edge, or the empty slot for it */
-    u64 s = mix(key ^ 0x9E3779B97F4A7C15ull, 0xC2B2AE3D27D4EB4Full) & mask;
-    while (edges[s].key && edges[s].key != key) s = (s + 1) & mask;
-    return &edges[s];
-}
-
-static inline int model_trie_grow(Model *m, u64 slots) {
-    Edge *edges = (Edge *)zeroed(slots * sizeof(Edge));
-    if (!edges) return OUT_OF_MEMORY;
-    for (u64 i = 0; m->edges && i <= m->edge_mask; i++)
-        if (m->edges[i].key) *edge_slot(edges, slots - 1, m->edges[i].key) = m->edges[i];
-    free(m->edges);
-    m->edges = edges;
-    m->edge_mask = slots - 1;
-    return 0;
-}
-
 /* Of two tokens of the same bytes the first counts, but of one byte that of byte_id. */
 static inline int model_trie(Model *m, const u8 *formed) {
-    u32 nodes = 1; /* 0 is the root; each edge leads to a node of its own */
-    if (model_trie_grow(m, 1 << 12)) return OUT_OF_MEMORY;
+    if (trie_start(&m->trie, 1)) return OUT_OF_MEMORY;
     for (u64 i = 0; i < 256 + (u64)m->n_tokens; i++) {
         u32 id = i < 256 ? m->byte_id[i] : (u32)(i - 256), node = 0;
         Edge *e = NULL;
         for (u64 k = 0; (i < 256 || formed[id]) && k < token_length(m, id); k++) {
-            if (2 * (u64)nodes > m->edge_mask && model_trie_grow(m, 2 * (m->edge_mask + 1))) return OUT_OF_MEMORY;
-            u64 key = edge_key(node, token_bytes(m, id)[k]);
-            e = edge_slot(m->edges, m->edge_mask, key);
-            if (!e->key) {
-                e->key = key;
-                e->node = nodes++;
-                e->token = NO_TOKEN;
-            }
+            if (!(e = trie_add(&m->trie, node, token_bytes(m, id)[k]))) return OUT_OF_MEMORY;
             node = e->node;
         }
         if (e && e->token == NO_TOKEN) e->token = id;
@@ -304,8 +252,8 @@ static inline int model_trie(Model *m, const u8 *formed) {
 static inline u32 longest_match(const Model *m, const u8 *p, const u8 *end) {
     u32 node = 0, token = NO_TOKEN;
     while (p < end) {
-        const Edge *e = edge_slot(m->edges, m->edge_mask, edge_key(node, *p++));
-        if (!e->key) break;
+        const Edge *e = trie_edge(&m->trie, node, *p++);
+        if (!e) break;
         if (e->token != NO_TOKEN) token = e->token;
         node = e->node;
     }

@@ -2,16 +2,18 @@
 #ifndef BEAM_BPE_MERGE_EPOCH_H
 #define BEAM_BPE_MERGE_EPOCH_H
 
-#include "merge_state.h"
+#include "merge_likelihood.h"
+#include "merge_spelling.h"
 
-/* One cell per token; drop the words that are a single token. */
+/* One cell per token; drop the words that are a single token.  The newest token becomes its twin, if it has one. */
 static inline void compact(Loop *l) {
+    const u32 renamed = l->twin == NO_TOKEN ? INSIDE : l->tokens - 1;
     u64 out = 1, i = 1;
     u32 g = 0;
     while (i < l->n_cells) {
         u64 start = out;
         while (i >= l->group_end[g]) l->group_end[g++] = out;
-        for (u32 id; (id = l->cells[i]) != SENTINEL; i += l->span[id]) l->cells[out++] = id;
+        for (u32 id; (id = l->cells[i]) != SENTINEL; i += l->span[id]) l->cells[out++] = id == renamed ? l->twin : id;
         i++;
         if (out - start < 2) out = start;
         else l->cells[out++] = SENTINEL;
@@ -152,11 +154,13 @@ static inline int take_census(Loop *l, Census *c, i64 *highest) {
 
 /* The floor below which pairs are not recorded in this epoch: high enough to save memory and time,
  * low enough that the epochs are few.  Any floor gives the same merges.  The remaining merges will
- * hardly need a count below half of that of the as-many-th pair there is. */
-static inline i64 choose_floor(const Loop *l, const Census *c, i64 highest, u32 most) {
+ * hardly need a count below half of that of the as-many-th pair there is.  Where a token was renamed the next one may
+ * be soon, so few merges are prepared for. */
+static inline i64 choose_floor(const Loop *l, const Census *c, i64 highest, u32 wanted, int short_epoch) {
     i64 floor_count = highest / EPOCH_RATIO;
-    u64 pairs_of[64] = {0}, left = most - l->merges; /* by the power of two of their counts */
-    if (l->n_cells < SMALL_INPUT) return l->min_count;
+    u64 pairs_of[64] = {0}, left = wanted; /* by the power of two of their counts */
+    if (l->frequency || (l->n_cells < SMALL_INPUT && !short_epoch)) return l->min_count;
+    if (short_epoch && left > SHORT_EPOCH) left = SHORT_EPOCH;
     for (u64 i = 0; i < c->n; i++)
         if (c->counts[i]) pairs_of[63 - __builtin_clzll((u64)c->counts[i])]++;
     for (int power = 63; power > 0; power--) {
@@ -184,7 +188,7 @@ static inline int record_pairs(Loop *l, Census *c) {
         i64 s = p < 0 ? p : map_enter(l, &l->map, c->keys[i]);
         if (s < 0) return OUT_OF_MEMORY;
         l->map.values[s] = c->record[i] = (u32)p;
-        if ((error = push(l, (HeapItem){c->counts[i], c->keys[i], (u32)p}))) return error;
+        if ((error = offer(l, c->counts[i], c->keys[i], (u32)p))) return error;
     }
     for (u64 i = 1; i + 1 < l->n_cells; i++) { /* ascending, so every list is */
         if (i % POLL_WORK == 0 && l->poll(l->context, l->merges, 0)) return INTERRUPTED;
@@ -202,23 +206,27 @@ static inline int record_pairs(Loop *l, Census *c) {
 }
 
 /* Count all pairs, choose the floor, record the pairs above it and make the heap. */
-static inline int begin_epoch(Loop *l, u32 most) {
+static inline int begin_epoch(Loop *l, u32 wanted) {
     Census c;
     i64 highest = 0;
+    const int renamed = l->twin != NO_TOKEN;
     free_pairs(l);
     if (l->floor_count) { /* not the first epoch */
         u64 before = l->n_cells;
         compact(l);
         account(l, 4 * before, 4 * l->n_cells);
     }
+    if (renamed) drop_renamed(l);
     index_groups(l);
+    if (l->frequency) forget_lists(l);
     int error = census_init(l, &c);
     if (!error) error = take_census(l, &c, &highest);
     if (!error) {
         map_free(l, &c.map);
-        l->floor_count = choose_floor(l, &c, highest, most);
+        l->floor_count = choose_floor(l, &c, highest, wanted, renamed);
         error = record_pairs(l, &c);
     }
+    if (!error && l->frequency) error = order_by_score(l);
     census_free(l, &c);
     return error;
 }

@@ -18,12 +18,16 @@
  * Order.  A lazy 4-ary heap of (count, key): counts only fall, so an entry whose count is out of date
  * is put back with the true one, and an up-to-date one at the top is the best pair.
  *
+ * Text.  Where spellings have marks, one can arise twice: merge_spelling.h.  The other order, by likelihood, keeps all
+ * pairs that reach min_count recorded, in one epoch: merge_likelihood.h.
+ *
  * The sum of a pair's occurrences can only overflow when pairs are first counted: a new pair never
  * counts more than the pair it came from.
  */
 #ifndef BEAM_BPE_MERGE_LOOP_H
 #define BEAM_BPE_MERGE_LOOP_H
 
+#include "merge_characters.h"
 #include "merge_epoch.h"
 
 /* ---- a merge -------------------------------------------------------------------------------- */
@@ -54,7 +58,7 @@ static inline int settle(Loop *l, Neighbour *side, u32 *touched, u32 n_touched, 
             continue;
         }
         l->map.values[s] = side[t].pair = (u32)p;
-        error = push(l, (HeapItem){side[t].count, new_key, (u32)p});
+        error = offer(l, side[t].count, new_key, (u32)p);
     }
     for (u64 e = 0; e < n_events; e++) {
         u32 pair = side[events[e].neighbour].pair;
@@ -73,8 +77,9 @@ static inline void note(Neighbour *side, u32 *touched, u32 *n_touched, Event *ev
     events[(*n_events)++] = (Event){neighbour, position};
 }
 
-static inline int merge(Loop *l, u32 pair) {
-    const u32 a = l->pairs[pair].left, b = l->pairs[pair].right, x = l->tokens, n = l->pairs[pair].size;
+/* Make of a pair (a, b) the token x, wherever it stands. */
+static inline int merge(Loop *l, u32 pair, const u32 x) {
+    const u32 a = l->pairs[pair].left, b = l->pairs[pair].right, n = l->pairs[pair].size;
     const u32 span_a = l->span[a], span_b = l->span[b], span_x = span_a + span_b;
     const u64 key = (u64)a << 32 | b;
     u32 *cells = l->cells, *positions = l->pairs[pair].positions;
@@ -90,18 +95,9 @@ static inline int merge(Loop *l, u32 pair) {
         account(l, 2 * l->events_size * sizeof(Event), 2 * (u64)n * sizeof(Event));
         l->events_size = n;
     }
-    if (l->tie_rule == GREATEST_BYTES) {
-        u8 *spelling = (u8 *)malloc((u64)l->length[a] + l->length[b]);
-        if (!spelling) return OUT_OF_MEMORY;
-        account(l, 0, (u64)l->length[a] + l->length[b]);
-        memcpy(spelling, l->spelling[a], l->length[a]);
-        memcpy(spelling + l->length[a], l->spelling[b], l->length[b]);
-        l->spelling[x] = spelling;
-    }
     l->span[x] = span_x;
-    u64 bytes = (u64)l->length[a] + l->length[b];
-    l->length[x] = bytes < UINT32_MAX ? (u32)bytes : UINT32_MAX;
-    l->tokens++;
+    u64 length = (u64)l->length[a] + l->length[b];
+    l->length[x] = length < UINT32_MAX ? (u32)length : UINT32_MAX;
     for (u32 q = 0; q < n; q++) {
         if (q + 24 < n) __builtin_prefetch(&cells[positions[q + 24]], 1);
         const u32 i = positions[q], j = i + span_a, k = j + span_b;
@@ -128,9 +124,16 @@ static inline int merge(Loop *l, u32 pair) {
     }
     l->merge_left[l->merges] = a;
     l->merge_right[l->merges] = b;
+    l->merge_made[l->merges] = l->twin == NO_TOKEN ? x : l->twin;
     l->merge_count[l->merges] = l->pairs[pair].count;
     l->merge_replaced[l->merges] = replaced;
     l->merges++;
+    if (l->frequency) {
+        l->frequency[a] -= replaced;
+        l->frequency[b] -= replaced;
+        l->frequency[x] = replaced;
+        l->first_of_left[x] = l->first_of_right[x] = NO_PAIR;
+    }
     l->pairs[pair].count = 0;
     forget_positions(l, &l->pairs[pair]);
     /* Where x stands before x, the old pair was (b, a), not (x, a): move that loss to its place. */
@@ -148,25 +151,40 @@ static inline int merge(Loop *l, u32 pair) {
     return settle(l, l->right, l->right_touched, n_right, l->right_events, right_events, 0, b, x, key);
 }
 
-static inline int any_pair(const Loop *l) {
+static inline int grow_merges(Loop *l) {
+    u32 size = l->merges_size < UINT32_MAX / 2 ? 2 * l->merges_size + 1024 : UINT32_MAX;
+    u32 **narrow[] = {&l->merge_left, &l->merge_right, &l->merge_made};
+    i64 **wide[] = {&l->merge_count, &l->merge_replaced};
+    for (int k = 0; k < 3; k++) {
+        u32 *grown = (u32 *)realloc(*narrow[k], 4 * (u64)size);
+        if (!grown) return OUT_OF_MEMORY;
+        *narrow[k] = grown;
+    }
+    for (int k = 0; k < 2; k++) {
+        i64 *grown = (i64 *)realloc(*wide[k], 8 * (u64)size);
+        if (!grown) return OUT_OF_MEMORY;
+        *wide[k] = grown;
+    }
+    account(l, 28 * (u64)l->merges_size, 28 * (u64)size);
+    l->merges_size = size;
+    return 0;
+}
+
+/* Whether a pair is left that could be merged if it were frequent enough. */
+static inline int any_pair(Loop *l) {
     for (u64 i = 1; i + 1 < l->n_cells; i += l->cells[i] == SENTINEL ? 1 : l->span[l->cells[i]]) {
         if (l->cells[i] == SENTINEL) continue;
         u32 next = l->cells[i + l->span[l->cells[i]]];
-        if (next != SENTINEL && mergeable(l, l->cells[i], next)) return 1;
+        if (next == SENTINEL || !mergeable(l, l->cells[i], next)) continue;
+        int forbidden = l->reserved ? is_reserved(l, l->cells[i], next) : 0;
+        if (forbidden <= 0) return forbidden ? forbidden : 1;
     }
     return 0;
 }
 
-/* Learn merges until there are `most`; returns why it stopped, or an error. */
-static inline int learn(Loop *l, u32 most) {
-    int error = begin_epoch(l, most);
-    if (error) return error;
-    while (l->merges < most) {
-        if (!l->n_heap) {
-            if (l->floor_count <= l->min_count) return any_pair(l) ? BELOW_MIN_PAIR_COUNT : NO_PAIRS;
-            if ((error = begin_epoch(l, most))) return error;
-            continue;
-        }
+/* The best pair by count, or NO_PAIR where this epoch has none. */
+static inline u32 most_frequent(Loop *l) {
+    while (l->n_heap) {
         HeapItem top = l->heap[0];
         Pair *p = &l->pairs[top.pair];
         if (p->count < l->floor_count) drop_top(l);
@@ -175,9 +193,43 @@ static inline int learn(Loop *l, u32 most) {
             sift_down(l, 0);
         } else {
             drop_top(l);
-            if ((error = merge(l, top.pair))) return error;
-            if (l->merges % 64 == 0 && l->poll(l->context, l->merges, top.count)) return INTERRUPTED;
+            return top.pair;
         }
+    }
+    return NO_PAIR;
+}
+
+static inline u32 distinct_tokens(const Loop *l) { return l->tokens - (l->twin != NO_TOKEN); }
+
+/* Learn until there are `most` merges or `most_tokens` tokens; returns why it stopped, or an error. */
+static inline int learn(Loop *l, u32 most, u32 most_tokens) {
+    int error = 1; /* an epoch is to begin */
+    while (l->merges < most && distinct_tokens(l) < most_tokens) {
+        u32 left = most - l->merges, left_tokens = most_tokens - distinct_tokens(l);
+        if (error && (error = begin_epoch(l, left < left_tokens ? left : left_tokens))) return error;
+        u32 pair = l->frequency ? likeliest(l) : most_frequent(l), x;
+        if (pair == NO_PAIR) {
+            error = l->floor_count > l->min_count;
+            if (error) continue;
+            error = any_pair(l);
+            return error < 0 ? error : error ? BELOW_MIN_PAIR_COUNT : NO_PAIRS;
+        }
+        const u32 a = l->pairs[pair].left, b = l->pairs[pair].right;
+        const i64 count = l->pairs[pair].count;
+        int named = name_merge(l, a, b, &x);
+        if (named < 0) return named;
+        if (named == RESERVED) {
+            l->pairs[pair].count = 0;
+            forget_positions(l, &l->pairs[pair]);
+            if (l->frequency && (error = rescore(l, a))) return error;
+            continue;
+        }
+        if (l->merges == l->merges_size && (error = grow_merges(l))) return error;
+        if ((error = merge(l, pair, x))) return error;
+        if (l->twin != NO_TOKEN) error = 1;
+        else if (l->frequency && ((error = rescore(l, a)) || (error = rescore(l, b)) || (error = rescore(l, x))))
+            return error;
+        if (l->merges % 64 == 0 && l->poll(l->context, l->merges, count)) return INTERRUPTED;
     }
     return VOCABULARY_FULL;
 }

@@ -17,15 +17,17 @@ typedef uint64_t u64;
 typedef int64_t i64;
 
 enum { OUT_OF_MEMORY = -1, COUNT_OVERFLOW = -2, INTERRUPTED = -3 };
-enum { LOWEST_IDS = 0, GREATEST_BYTES = 1 };        /* tie rules */
+enum { LOWEST_IDS = 0, GREATEST_BYTES = 1 }; /* tie rules of the order by count */
 enum { VOCABULARY_FULL = 0, NO_PAIRS = 1, BELOW_MIN_PAIR_COUNT = 2 }; /* why learning stopped */
 
 #define SENTINEL 0xFFFFFFFFu
 #define INSIDE 0xFFFFFFFEu /* a cell between the first and the last of a token: never read as an id */
 #define NO_PAIR 0xFFFFFFFFu
+#define NO_TOKEN 0xFFFFFFFFu
 #define BLOCK_SHIFT 8      /* cells per block of the group index: 2^8 */
 #define SMALL_INPUT (1u << 20) /* cells below which one epoch is enough */
 #define EPOCH_RATIO 1024   /* highest count of an epoch : its floor */
+#define SHORT_EPOCH 32     /* merges prepared for after a token was renamed */
 #define POLL_WORK (1 << 20) /* occurrences between two calls of poll */
 
 typedef struct {
@@ -57,6 +59,16 @@ typedef struct { /* an open-addressing map of pair keys; the key ~0 is no pair's
     u64 slots, used;
 } PairMap;
 
+typedef struct { /* a pair under the order by likelihood, which is count / product */
+    unsigned __int128 product; /* frequency of the left token times that of the right one */
+    i64 count;
+    u32 pair;
+} Scored;
+
+typedef struct { /* of a pair: its place in the heap of scores, and the next pair of the same left or right token */
+    u32 place, next_of_left, next_of_right;
+} Links;
+
 typedef int (*Poll)(void *context, u64 merges, i64 count);
 
 typedef struct {
@@ -70,14 +82,31 @@ typedef struct {
     /* tokens */
     u32 tokens, capacity;
     u32 *span;       /* cells, in this epoch */
-    u32 *length;     /* bytes, for max_length; saturates */
-    u8 **spelling;   /* bytes, only under GREATEST_BYTES; the initial ones are set by the caller */
+    u32 *length;     /* bytes or characters, for max_length; saturates */
+    u8 **spelling;   /* of initial tokens, set by the caller; of merges only if spelled() */
+    u32 *size;       /* bytes of the spelling */
     /* parameters */
     i64 min_count;
-    u32 max_length; /* bytes, inclusive */
+    u32 max_length; /* inclusive */
     int tie_rule;
     Poll poll;
     void *context;
+    /* text: a spelling can arise twice (merge_spelling.h) */
+    int text;
+    u8 *prefix; /* of continuing pieces: the right part of a merge loses it */
+    u32 prefix_size;
+    u32 reserved;     /* tokens with lower ids have spellings that no merge may make */
+    u8 *used;         /* whether a token stands, or has stood, in cells */
+    u32 *by_spelling; /* open addressing: id + 1, or 0 */
+    u64 spelling_slots;
+    u32 twin; /* what the newest token is renamed to when the next epoch begins, or NO_TOKEN */
+    /* the order by likelihood (merge_likelihood.h), if frequency is given */
+    i64 *frequency; /* occurrences of a token, words of one token included */
+    u32 *first_of_left, *first_of_right; /* lists of the pairs of a token */
+    Links *links;                        /* by pair */
+    u32 links_size;
+    Scored *scored;
+    u32 n_scored, scored_size;
     /* pairs of this epoch */
     i64 floor_count;
     Pair *pairs;
@@ -92,8 +121,8 @@ typedef struct {
     u64 events_size;
     u64 work, bytes, peak_bytes;
     /* what was learned */
-    u32 merges;
-    u32 *merge_left, *merge_right;
+    u32 merges, merges_size;
+    u32 *merge_left, *merge_right, *merge_made;
     i64 *merge_count, *merge_replaced;
     u32 overflow_left, overflow_right;
 } Loop;
@@ -187,9 +216,9 @@ static inline int greater_bytes(const Loop *l, u64 a, u64 b) {
     u32 i = (u32)(a >> 32), j = (u32)(b >> 32);
     for (int side = 0; side < 2; side++, i = (u32)a, j = (u32)b) {
         if (i == j) continue;
-        int order = memcmp(l->spelling[i], l->spelling[j], shorter(l->length[i], l->length[j]));
+        int order = memcmp(l->spelling[i], l->spelling[j], shorter(l->size[i], l->size[j]));
         if (order) return order > 0;
-        if (l->length[i] != l->length[j]) return l->length[i] > l->length[j];
+        if (l->size[i] != l->size[j]) return l->size[i] > l->size[j];
     }
     return 0;
 }
@@ -273,7 +302,7 @@ static inline void forget_positions(Loop *l, Pair *p) {
 
 static inline void free_pairs(Loop *l) {
     for (u32 i = 0; i < l->n_pairs; i++) forget_positions(l, &l->pairs[i]);
-    l->n_pairs = l->n_heap = 0;
+    l->n_pairs = l->n_heap = l->n_scored = 0;
     map_free(l, &l->map);
 }
 

@@ -1,10 +1,10 @@
 /* Scanners: where the words of a pre-tokenization pattern end in a run of valid UTF-8.
  *
  * next_PATTERN(p, end) returns the end of the word that starts at p < end, where `end` is the end of
- * the document; the words of a document lie side by side (but under `whitespace`, which drops what
- * lies between).  Each function does what its regular expression does, alternative by alternative,
- * and is held against the `regex` package in tests/test_scan.py.  All are linear: a run of white
- * space or of letters is read at most twice.
+ * the document; the words of a document lie side by side (but under `whitespace` and `bert`, which drop
+ * white space).  Each function does what its regular expression does, alternative by alternative,
+ * and is held against the `regex` package in tests/test_scan.py, `bert` against `tokenizers`.  All are
+ * linear: a run of white space or of letters is read at most twice.
  */
 #ifndef BEAM_BPE_SCAN_H
 #define BEAM_BPE_SCAN_H
@@ -16,6 +16,7 @@
 #include <emmintrin.h>
 #endif
 
+#include "bert_classes.h"
 #include "unicode_classes.h"
 
 typedef uint8_t u8;
@@ -23,7 +24,7 @@ typedef uint32_t u32;
 typedef uint64_t u64;
 typedef int64_t i64;
 
-enum pattern { GPT2 = 0, CL100K = 1, O200K = 2, LLAMA3 = 3, QWEN2 = 4, WHITESPACE = 5, NONE = 6 };
+enum pattern { GPT2 = 0, CL100K = 1, O200K = 2, LLAMA3 = 3, QWEN2 = 4, WHITESPACE = 5, BERT = 6, NONE = 7 };
 
 typedef struct {
     const u8 *start;
@@ -33,6 +34,7 @@ typedef struct {
 /* ---- characters ---------------------------------------------------------------------------- */
 
 static inline u32 class_of(u32 code) { return CLASS_OF[CLASS_BLOCK[code >> 8]][code & 255]; }
+static inline u32 bert_class_of(u32 code) { return BERT_CLASS_OF[BERT_BLOCK[code >> 8]][code & 255]; }
 
 #if defined(__GNUC__)
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
@@ -40,23 +42,33 @@ static inline u32 class_of(u32 code) { return CLASS_OF[CLASS_BLOCK[code >> 8]][c
 #define ALWAYS_INLINE static inline
 #endif
 
-/* Class of the character at p, and its length in bytes; the text is valid UTF-8. */
-ALWAYS_INLINE u32 class_at(const u8 *p, u32 *length) {
+/* The character at p (valid UTF-8, not ASCII), and its length in bytes. */
+ALWAYS_INLINE u32 wide_code_at(const u8 *p, u32 *length) {
     u32 c = p[0];
-    if (c < 0x80) {
-        *length = 1;
-        return CLASS_OF[0][c];
-    }
     if (c < 0xE0) {
         *length = 2;
-        return class_of((c & 0x1F) << 6 | (p[1] & 0x3Fu));
+        return (c & 0x1F) << 6 | (p[1] & 0x3Fu);
     }
     if (c < 0xF0) {
         *length = 3;
-        return class_of((c & 0x0F) << 12 | (p[1] & 0x3Fu) << 6 | (p[2] & 0x3Fu));
+        return (c & 0x0F) << 12 | (p[1] & 0x3Fu) << 6 | (p[2] & 0x3Fu);
     }
     *length = 4;
-    return class_of((c & 0x07) << 18 | (p[1] & 0x3Fu) << 12 | (p[2] & 0x3Fu) << 6 | (p[3] & 0x3Fu));
+    return (c & 0x07) << 18 | (p[1] & 0x3Fu) << 12 | (p[2] & 0x3Fu) << 6 | (p[3] & 0x3Fu);
+}
+
+/* Class of the character at p, and its length in bytes; the text is valid UTF-8. */
+ALWAYS_INLINE u32 class_at(const u8 *p, u32 *length) {
+    if (*p >= 0x80) return class_of(wide_code_at(p, length));
+    *length = 1;
+    return CLASS_OF[0][*p];
+}
+
+/* The same for what BERT's pre-tokenizer tells apart. */
+ALWAYS_INLINE u32 bert_class_at(const u8 *p, u32 *length) {
+    if (*p >= 0x80) return bert_class_of(wide_code_at(p, length));
+    *length = 1;
+    return BERT_CLASS_OF[0][*p];
 }
 
 /* A set of classes is a bit mask. */
@@ -294,6 +306,36 @@ static inline const u8 *next_whitespace(const u8 *p, const u8 *end) {
     return p;
 }
 
+static inline const u8 *skip_bert_spaces(const u8 *p, const u8 *end) {
+    u32 length;
+    while (p < end && bert_class_at(p, &length) == BERT_SPACE) p += length;
+    return p;
+}
+
+/* A punctuation character, or what stands up to the next one or white space; none begins at p. */
+static inline const u8 *next_bert(const u8 *p, const u8 *end) {
+    u32 length;
+    if (bert_class_at(p, &length) == BERT_PUNCTUATION) return p + length;
+    do {
+        p = skip_ascii_letters(p, end, 0x20);
+        if (p >= end || bert_class_at(p, &length) != BERT_WORD) return p;
+        p += length;
+    } while (p < end);
+    return p;
+}
+
+/* The end of `[A-Za-z]+` at p where that is the word under bert, else NULL. */
+ALWAYS_INLINE const u8 *plain_bert(const u8 *p, const u8 *end) {
+#if defined(__SSE2__)
+    if (end - p <= 16) return NULL;
+    u32 length = (u32)__builtin_ctz(~ascii_letters(_mm_loadu_si128((const __m128i *)p), 0x20));
+    if (length && length < 16 && p[length] < 0x80 && BERT_CLASS_OF[0][p[length]] != BERT_WORD) return p + length;
+#else
+    (void)p, (void)end;
+#endif
+    return NULL;
+}
+
 /* Put up to `most` words from *at on into `words` and move *at behind them; fewer: the end. */
 static inline size_t scan_words(enum pattern pattern, const u8 **at, const u8 *end, Word *words, size_t most) {
     const u8 *p = *at;
@@ -318,6 +360,17 @@ static inline size_t scan_words(enum pattern pattern, const u8 **at, const u8 *e
                 p = skip(p, end, SPACES);
                 if (p >= end) break;
                 const u8 *q = next_whitespace(p, end);
+                words[n].start = p;
+                words[n++].length = (size_t)(q - p);
+                p = q;
+            }
+            break;
+        case BERT:
+            while (n < most) {
+                p = skip_bert_spaces(p, end);
+                if (p >= end) break;
+                const u8 *q = plain_bert(p, end);
+                if (!q) q = next_bert(p, end);
                 words[n].start = p;
                 words[n++].length = (size_t)(q - p);
                 p = q;
@@ -380,14 +433,23 @@ static inline const u8 *valid_until(const u8 *p, const u8 *end) {
     return p;
 }
 
+/* Whether a letter or number is one or more of them, and perhaps marks, under every normal form, and is no mark to
+ * another version of Unicode (all but U+037A, U+1CF2, U+1CF3 and a few from U+FB50 on; tests/test_normalize.py). */
+static inline int stays(const u8 *p) {
+    return p[0] != 0xEF && !(p[0] == 0xCD && p[1] == 0xBA) && !(p[0] == 0xE1 && p[1] == 0xB3 && (p[2] & 0xFE) == 0xB2);
+}
+
 /* Whether a word ends at `at`, whatever stands further to the left: the character before and the one
  * after are both validly encoded, and the pattern separates them in every context.
  *   letter or number | anything but letter, number, mark, apostrophe
  *   other            | white space except CR and LF
  *   CR or LF         | anything but white space and '/'          (not under gpt2)
- *   whitespace: non-space | space
- * `none` has no such place. */
-static inline int is_cut(enum pattern pattern, const u8 *begin, const u8 *at, const u8 *end) {
+ *   whitespace, bert: non-space | space
+ * `none` has no such place.
+ * If the text is `normalized` before it is scanned, only places stay that end a word in what it becomes, too: before a
+ * space, which no normalizer changes or joins to what stands before it (as little as TAB, CR and LF, which may
+ * become spaces); and where spaces are words or parts of them, behind a letter that stays, since others may vanish. */
+static inline int is_cut(enum pattern pattern, int normalized, const u8 *begin, const u8 *at, const u8 *end) {
     const u8 *before = at;
     u32 length;
     if (at <= begin || at >= end) return 0;
@@ -396,6 +458,12 @@ static inline int is_cut(enum pattern pattern, const u8 *begin, const u8 *at, co
     if (valid_length(before, at) != (size_t)(at - before) || !valid_length(at, end)) return 0;
     u32 left = class_at(before, &length), right = class_at(at, &length);
     if (pattern == NONE) return 0;
+    if (normalized) {
+        int drops = pattern == WHITESPACE || pattern == BERT;
+        if (*at != ' ' && !(drops && (*at == '\t' || *at == '\n' || *at == '\r'))) return 0;
+        if (!drops && !(in_set(LETTERS | SET(NUMBER), left) && stays(before))) return 0;
+    }
+    if (pattern == BERT) return bert_class_at(before, &length) != BERT_SPACE && bert_class_at(at, &length) == BERT_SPACE;
     if (pattern == WHITESPACE) return !in_set(SPACES, left) && in_set(SPACES, right);
     if (in_set(LETTERS | SET(NUMBER), left))
         return !in_set(LETTERS | SET(NUMBER) | SET(MARK), right) && *at != '\'';

@@ -16,6 +16,7 @@ cdef extern from "scan.h" nogil:
         LLAMA3
         QWEN2
         WHITESPACE
+        BERT
         NONE
     ctypedef struct Word:
         const uint8_t *start
@@ -23,7 +24,7 @@ cdef extern from "scan.h" nogil:
     const char *UNICODE_VERSION_TEXT "UNICODE_VERSION"
     size_t scan_words(ScannedPattern, const uint8_t **at, const uint8_t *end, Word *words, size_t most)
     const uint8_t *valid_until(const uint8_t *, const uint8_t *end)
-    int is_cut(ScannedPattern, const uint8_t *begin, const uint8_t *at, const uint8_t *end)
+    int is_cut(ScannedPattern, int normalized, const uint8_t *begin, const uint8_t *at, const uint8_t *end)
 
 #: Number of each pattern that has a scanner.
 PATTERNS = {
@@ -33,6 +34,7 @@ PATTERNS = {
     "llama3": LLAMA3,
     "qwen2": QWEN2,
     "whitespace": WHITESPACE,
+    "bert": BERT,
     "none": NONE,
 }
 #: Version of Unicode whose classes the scanners follow.
@@ -107,26 +109,34 @@ def invalid_utf8(const uint8_t[::1] data not None, Py_ssize_t begin=0):
     return -1 if at == end else at - &data[0]
 
 
-def first_cut(const uint8_t[::1] data not None, Py_ssize_t begin, int pattern):
-    """Return the first position >= `begin` where a word ends whatever stands to the left, or -1."""
+def first_cut(const uint8_t[::1] data not None, Py_ssize_t begin, int pattern, bint normalized=False):
+    """Return the first position >= `begin` where a word ends whatever stands to the left, or -1.
+
+    Args:
+        normalized: the text will be normalized before words are found in it.
+    """
     cdef const uint8_t *start
     cdef Py_ssize_t i, found = -1, n = data.shape[0]
     known(pattern)
     with nogil:
         for i in range(begin if begin > 0 else 1, n):
-            if is_cut(<ScannedPattern>pattern, &data[0], &data[i], &data[0] + n):
+            if is_cut(<ScannedPattern>pattern, normalized, &data[0], &data[i], &data[0] + n):
                 found = i
                 break
     return found
 
 
-def last_cut(const uint8_t[::1] data not None, Py_ssize_t end, int pattern):
-    """Return the last position < `end` where a word ends whatever stands to the left, or -1."""
+def last_cut(const uint8_t[::1] data not None, Py_ssize_t end, int pattern, bint normalized=False):
+    """Return the last position < `end` where a word ends whatever stands to the left, or -1.
+
+    Args:
+        normalized: the text will be normalized before words are found in it.
+    """
     cdef Py_ssize_t i, found = -1, n = data.shape[0]
     known(pattern)
     with nogil:
         for i in range((end if end < n else n) - 1, 0, -1):
-            if is_cut(<ScannedPattern>pattern, &data[0], &data[i], &data[0] + n):
+            if is_cut(<ScannedPattern>pattern, normalized, &data[0], &data[i], &data[0] + n):
                 found = i
                 break
     return found

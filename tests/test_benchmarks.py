@@ -51,5 +51,5 @@ def test_encoding_prints_its_tables_and_compares_ids(shared, tmp_path):
 def test_unknown_benchmarks_are_refused():
     done = subprocess.run([sys.executable, RUN, "P0"], capture_output=True, text=True)
     assert done.returncode == 2
-    every = "P1, P2, P3, P4, P5, P6, P7, P8, P9, latency, load, memory, engines"
+    every = "P1, P2, P3, P4, P5, P6, P7, P8, P9, P10, P11, latency, load, memory, engines"
     assert f"there is no benchmark P0; choose from {every}" in done.stderr

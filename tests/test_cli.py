@@ -387,7 +387,7 @@ def test_no_command(beam_bpe_main):
         (["train", "x", "-o", "y", "-n", "300", "--tie-break", "first"], "invalid choice: 'first'"),
         (["train", "-o", "y", "-n", "300"], "train takes either a corpus"),
         (["train", "x", "-o", "y", "-n", "300", "--words", "z"], "train takes either a corpus"),
-        (["train", "x", "-o", "y", "-n", "200"], "vocab_size is 200, but the 256 bytes and 0 special tokens take 256"),
+        (["train", "x", "-o", "y", "-n", "200"], "--vocab-size is 200, but the 256 bytes and 0 special tokens take 256"),
         (["train", "x", "-o", "y", "-n", "257", "--special-token=a", "--special-token=b"], "2 special tokens take 258"),
         (["train", "x", "-o", "y", "-n", "300", "--special-token="], "special token 0 is empty"),
         (["train", "x", "-o", "y", "-n", "300", "--special-token=a", "--special-token=a"], "'a' stands twice"),
@@ -885,3 +885,83 @@ def test_overwriting_with_inputs_that_do_not_exist_takes_nothing_away(tmp_path):
         assert cli.main(["train", *inputs, "-o", str(tmp_path / "v"), "--vocab-size", "260", "--overwrite"]) == 1
         assert {path.name: path.read_bytes() for path in (tmp_path / "v").glob("*.parquet")} == before
     assert cli.main([str(arg) for arg in [*command, "--overwrite"]]) == 0
+
+
+# ---- convert: characters, WordPiece ----
+
+VOCAB_TXT = "[PAD]\n[UNK]\n[CLS]\n[SEP]\nlow\n##er\nnew\n##est\nA\n"
+CODES = "l o\nlo w</w>\ne s\nes t</w>\n"
+
+
+@pytest.fixture
+def pieces(tmp_path):
+    (tmp_path / "bert").mkdir()
+    (tmp_path / "bert" / "vocab.txt").write_text(VOCAB_TXT)
+    (tmp_path / "bpe.codes").write_text("#version: 0.2\n" + CODES)
+    (tmp_path / "old.codes").write_text("l o\nlo w\nlow </w>\n")
+    return tmp_path
+
+
+def test_vocab_txt_is_converted(beam_bpe_main, pieces):
+    for path in (pieces / "bert", pieces / "bert" / "vocab.txt"):
+        code, said, _ = beam_bpe_main("convert", path, "-o", pieces / "t.json", "--overwrite")
+        assert code == 0 and "9 ids, 0 merges, huggingface" in said and "unreached" not in said
+    content = json.loads((pieces / "t.json").read_text())
+    assert content["model"]["type"] == "WordPiece" and content["normalizer"]["lowercase"] and content["pre_tokenizer"] == {"type": "BertPreTokenizer"}
+    code, said, _ = beam_bpe_main("convert", pieces / "t.json", "-o", pieces / "again" / "vocab.txt")
+    assert code == 0 and "normalizer  bert: lowercase=True (do_lower_case)" in said
+    assert (pieces / "again" / "vocab.txt").read_text() == VOCAB_TXT
+    assert beam_bpe_main("convert", pieces / "bert", "--cased", "-o", pieces / "cased", "--to", "parquet")[0] == 0
+    cased = Vocabulary.load(str(pieces / "cased"))
+    assert cased.normalizer == "bert_cased" and cased.special_ids == {"[PAD]": 0, "[UNK]": 1, "[CLS]": 2, "[SEP]": 3}
+    options = ["--normalizer", "NFC+lowercase", "--pattern", "whitespace", "--unk-token", "low", "--continuing-subword-prefix", "@", "--max-input-chars-per-word", 7]
+    assert beam_bpe_main("convert", pieces / "bert", *options, "-o", pieces / "odd", "--to", "parquet")[0] == 0
+    odd = Vocabulary.load(str(pieces / "odd"))
+    assert odd.normalizer == "NFC+lowercase" and odd.pre_tokenizer.name == "whitespace" and odd.model.unk_token == "low"
+    assert odd.model.continuing_subword_prefix == "@" and odd.model.max_input_chars_per_word == 7
+    assert beam_bpe_main("convert", pieces / "bert", "--normalizer", "none", "-o", pieces / "plain", "--to", "parquet")[0] == 0
+    assert Vocabulary.load(str(pieces / "plain")).normalizer is None
+
+
+def test_codes_are_converted(beam_bpe_main, pieces):
+    command = ["convert", pieces / "bpe.codes", "--unk-token", "<unk>", "--alphabet", "xyz"]
+    code, said, _ = beam_bpe_main(*command, "-o", pieces / "t.json")
+    assert code == 0 and "4 merges, huggingface" in said
+    model = json.loads((pieces / "t.json").read_text())["model"]
+    assert model["end_of_word_suffix"] == "</w>" and model["unk_token"] == "<unk>" and {"z", "z</w>"} <= model["vocab"].keys()
+    assert beam_bpe_main("convert", pieces / "t.json", "-o", pieces / "back.codes")[0] == 0
+    assert (pieces / "back.codes").read_text() == "#version: 0.2\n" + CODES
+    assert beam_bpe_main("convert", pieces / "bpe.codes", "-o", pieces / "ours", "--to", "parquet")[0] == 0
+    assert Vocabulary.load(str(pieces / "ours")).model.byte_fallback
+
+
+def test_what_convert_says_would_be_lost(beam_bpe_main, pieces):
+    for source, output, lost in [
+        ("old.codes", "x.json", "'</w>' as a symbol of its own would be lost"),
+        ("bpe.codes", "x.json", "tokenizers spells the bytes of '</w>' too under --byte-fallback"),
+        ("bpe.codes", "vocab.txt", "a vocab.txt holds WordPiece, and the vocabulary is bpe of characters"),
+        ("bpe.codes", "x.tiktoken", "tiktoken has BPE of bytes only"),
+        ("bpe.codes", "merges.txt", "mean BPE of bytes, and the vocabulary is bpe of characters"),
+        ("bert", "x.codes", "codes hold merges of characters with '</w>', and the vocabulary is wordpiece"),
+        ("bert", "vocab.json", "mean BPE of bytes, and the vocabulary is wordpiece"),
+    ]:
+        code, _, told = beam_bpe_main("convert", pieces / source, "-o", pieces / output)
+        assert code == 1 and lost in told and told.count("\n") == 1, told
+        assert not (pieces / output).exists()
+
+
+def test_options_of_convert_that_do_not_go_with_the_file(beam_bpe_main, pieces):
+    for options, said in [
+        (["bert", "--alphabet", "abc"], "--alphabet does not go with"),
+        (["bert", "--encoding", "gpt2"], "--encoding is 'gpt2'"),
+        (["bpe.codes", "--max-input-chars-per-word", "9"], "--max-input-chars-per-word does not go with"),
+        (["bert", "--cased", "--normalizer", "NFC"], "--cased and --normalizer contradict each other"),
+        (["bert", "--normalizer", "NFX"], "there is no normalizer 'NFX'"),
+        (["bpe.codes", "--alphabet", "ab", "--unk-token", "lo"], "--unk-token='lo' is a symbol of"),
+        (["bert", "--max-input-chars-per-word", "0"], "max_input_chars_per_word=0"),
+        (["bpe.codes", "--no-verify", "--to", "bert"], "--no-verify goes with"),
+    ]:
+        code, _, told = beam_bpe_main("convert", pieces / options[0], "-o", pieces / "x.json", *options[1:])
+        assert code == 2 and said in told, told
+    code, _, told = beam_bpe_main("convert", pieces / "bert", "--unk-token", "<unk>", "-o", pieces / "x.json")
+    assert code == 1 and "vocab.txt has no piece '<unk>'" in told

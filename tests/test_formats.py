@@ -157,6 +157,10 @@ SHAPES = {
     "text": sequence(split("a.", kind="String"), GPT2),
     "a name as text": sequence(split("gpt2", kind="String"), split("word", "Removed", True), BYTE_LEVEL),
     "text removed": sequence(split("e", "Removed", True, "String"), BYTE_LEVEL),
+    "Whitespace": sequence({"type": "Whitespace"}, BYTE_LEVEL),
+    "WhitespaceSplit": sequence({"type": "WhitespaceSplit"}, GPT2),
+    "BertPreTokenizer": sequence({"type": "BertPreTokenizer"}, BYTE_LEVEL),
+    "Punctuation": sequence({"type": "Punctuation", "behavior": "Isolated"}, GPT2),
     "three": sequence(split(r"\d"), split("[aeiou]+", "Removed", True), GPT2),
 }
 
@@ -590,15 +594,12 @@ def put(path, value):
 
 REFUSED = {
     "the pre-tokenizer Metaspace": put(["pre_tokenizer"], sequence({"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always"}, GPT2)),
-    "the pre-tokenizer Whitespace ": put(["pre_tokenizer"], sequence({"type": "Whitespace"}, GPT2)),
-    "the pre-tokenizer WhitespaceSplit": put(["pre_tokenizer"], {"type": "WhitespaceSplit"}),
-    "the pre-tokenizer BertPreTokenizer": put(["pre_tokenizer"], {"type": "BertPreTokenizer"}),
-    "the pre-tokenizer Punctuation": put(["pre_tokenizer"], sequence({"type": "Punctuation", "behavior": "Isolated"}, GPT2)),
+    "the pre-tokenizer Punctuation with behavior Removed": put(["pre_tokenizer"], sequence({"type": "Punctuation", "behavior": "Removed"}, GPT2)),
     "the pre-tokenizer CharDelimiterSplit": put(["pre_tokenizer"], {"type": "CharDelimiterSplit", "delimiter": "x"}),
     "the pre-tokenizer UnicodeScripts": put(["pre_tokenizer"], sequence({"type": "UnicodeScripts"}, GPT2)),
     "the pre-tokenizer Gpt9": put(["pre_tokenizer"], {"type": "Gpt9"}),
-    "there is no pre-tokenizer": put(["pre_tokenizer"], None),
-    "not byte-level": put(["pre_tokenizer"], split("a")),
+    "no unk_token and no byte_fallback": put(["pre_tokenizer"], None),
+    "the model BPE has no unk_token and": put(["pre_tokenizer"], split("a")),
     "ByteLevel is followed by Split": put(["pre_tokenizer"], sequence(GPT2, split("a"))),
     "add_prefix_space": put(["pre_tokenizer"], {**GPT2, "add_prefix_space": True}),
     "behavior Removed cannot": put(["pre_tokenizer"], sequence(split("a", "Removed"), GPT2)),
@@ -609,21 +610,18 @@ REFUSED = {
     "the normalizer Prepend": put(["normalizer"], {"type": "Prepend", "prepend": "▁"}),
     "the normalizer Replace": put(["normalizer"], {"type": "Sequence", "normalizers": [{"type": "NFC"}, {"type": "Replace", "pattern": {"String": " "}, "content": "▁"}]}),
     "the normalizer Precompiled": put(["normalizer"], {"type": "Precompiled", "precompiled_charsmap": "AAAA"}),
-    "the normalizer Lowercase": put(["normalizer"], {"type": "Lowercase"}),
-    "the normalizer NFD": put(["normalizer"], {"type": "NFD"}),
-    "the normalizer NFKC": put(["normalizer"], {"type": "NFKC"}),
-    "the normalizer NFKD": put(["normalizer"], {"type": "NFKD"}),
-    "the normalizer StripAccents": put(["normalizer"], {"type": "StripAccents"}),
     "the normalizer Strip ": put(["normalizer"], {"type": "Strip", "strip_left": True, "strip_right": True}),
-    "the normalizer BertNormalizer": put(["normalizer"], {"type": "BertNormalizer", "clean_text": True}),
+    "the normalizer BertNormalizer has clean_text=1": put(["normalizer"], {"type": "BertNormalizer", "clean_text": 1}),
+    "the normalizer BertNormalizer has strip_accents='yes'": put(["normalizer"], {"type": "BertNormalizer", "strip_accents": "yes"}),
+    "the normalizer Nmt": put(["normalizer"], {"type": "Nmt"}),
     "the normalizer ByteLevel": put(["normalizer"], {"type": "ByteLevel"}),
     "byte_fallback=True": put(["model", "byte_fallback"], True),
     "dropout=0.1": put(["model", "dropout"], 0.1),
     "continuing_subword_prefix='##'": put(["model", "continuing_subword_prefix"], "##"),
     "end_of_word_suffix='</w>'": put(["model", "end_of_word_suffix"], "</w>"),
-    "the model WordPiece": put(["model"], {"type": "WordPiece", "vocab": {"a": 0}, "unk_token": "[UNK]"}),
+    "the model WordPiece behind the pre-tokenizer ByteLevel": put(["model"], {"type": "WordPiece", "vocab": {"a": 0}, "unk_token": "[UNK]"}),
     "the model Unigram": put(["model"], {"type": "Unigram", "vocab": [["a", 0.0]], "unk_id": 0}),
-    "the model WordLevel": put(["model"], {"type": "WordLevel", "vocab": {"a": 0}, "unk_token": "a"}),
+    "the model WordLevel behind the pre-tokenizer ByteLevel": put(["model"], {"type": "WordLevel", "vocab": {"a": 0}, "unk_token": "a"}),
     "the post-processor Odd": put(["post_processor"], {"type": "Odd"}),
     "the post-processor BertProcessing behind another": put(["post_processor"], {"type": "Sequence", "processors": [{"type": "RobertaProcessing", "sep": ["a", 1], "cls": ["b", 2]}, {"type": "BertProcessing", "sep": ["a", 1], "cls": ["b", 2]}]}),
     "has 0 texts instead of one": put(["post_processor"], template([], {})),
@@ -665,7 +663,7 @@ def test_an_export_is_refused_where_ids_would_differ(base, both, tmp_path):
 
 
 def test_names_of_formats(tmp_path, vocabulary):
-    with pytest.raises(ValueError, match="choose one of parquet, tiktoken, huggingface, gpt2"):
+    with pytest.raises(ValueError, match="choose one of parquet, tiktoken, huggingface, gpt2, bert, subword_nmt"):
         formats.load(str(tmp_path), "sentencepiece")
     with pytest.raises(ValueError, match="choose one of"):
         formats.save(vocabulary, str(tmp_path), "sentencepiece")
@@ -673,6 +671,6 @@ def test_names_of_formats(tmp_path, vocabulary):
         formats.load(str(tmp_path / "none"))
     with pytest.raises(FormatError, match="say which it is"):
         formats.load(str(tmp_path))
-    for chosen in ("parquet", "tiktoken", "huggingface", "gpt2"):
+    for chosen in formats.FORMATS:
         with pytest.raises(FileNotFoundError, match="none"):
             formats.load(tmp_path / "none", chosen, **({"pattern": "gpt2"} if chosen == "tiktoken" else {}))

@@ -192,7 +192,7 @@ A, B = "Ġ", "l"
         ("not spelt in the characters", lambda c, m, v, s: v.update({"a b": 9000})),
         ("not spelt in the characters", lambda c, m, v, s: v.update({"": 9000})),
         ("not spelt in the characters", lambda c, m, v, s: v.update({"▁the": 9000})),
-        ("1 of the 256 bytes have no token, the first of them 0x41", lambda c, m, v, s: v.pop("A")),
+        ("1 of the 256 bytes have no token, the first of them 0x41", lambda c, m, v, s: v.update(AAA=v.pop("A"))),
         ("has no vocab", lambda c, m, v, s: v.clear()),
         ("needs the token 'qzqz', which is not in the vocab", lambda c, m, v, s: s.append(["qz", "qz"]) or v.update(qz=9000)),
         ("needs the token 'qz'", lambda c, m, v, s: s.append(["qz", A])),

@@ -165,8 +165,11 @@ def test_refused(tmp_path):
         formats.load(path, pattern="gpt9")
     with pytest.raises(TypeError):
         formats.load(path, pattern="gpt2", merges=3)
-    with pytest.raises(FormatError, match="the normalizer|normalizer 'NFD'"):
-        formats.load(path, pattern="gpt2", normalizer="NFD")
+    with pytest.raises(FormatError, match="there is no normalizer 'NFX'"):
+        formats.load(path, pattern="gpt2", normalizer="NFX")
+    with pytest.raises(ValueError, match="no regex of the words of 'bert'"):
+        rank_files.save(formats.load(path, pattern="bert"), str(tmp_path / "w"))
+    assert formats.load(path, pattern=PATTERNS["bert"]).pre_tokenizer.name == "custom"
     with pytest.raises(ValueError, match="no normalizer"):
         rank_files.save(formats.load(path, pattern="gpt2", normalizer="NFC"), str(tmp_path / "w"))
     with pytest.raises(FormatError, match="has the id 65, where the model has b'A'"):

@@ -63,7 +63,7 @@ def byte_loop(words: dict[bytes, int], tie_rule="lowest_ids", first_id=0, **opti
 
 
 def learned_by(loop) -> list[tuple]:
-    left, right, counts, replaced = loop.merges()
+    left, right, counts, replaced, _ = loop.merges()
     columns = [np.frombuffer(left, np.uint32), np.frombuffer(right, np.uint32)]
     columns += [np.frombuffer(counts, np.int64), np.frombuffer(replaced, np.int64)]
     return list(zip(*(column.tolist() for column in columns)))
@@ -706,3 +706,112 @@ def test_the_loop_tells_its_memory(many_words):
     cells = sum(len(word) + 1 for word in many_words)
 
     assert 4 * cells <= before < loop.peak_bytes < 40 * cells
+
+
+# --- Characters --------------------------------------------------------------------------------
+
+
+def columns_of(words: dict[str | bytes, int]):
+    encoded = [word.encode() if isinstance(word, str) else word for word in words]
+    offsets = np.cumsum([0, *map(len, encoded)], dtype=np.int64)
+    return b"".join(encoded), offsets, np.array(list(words.values()), np.int64)
+
+
+def test_characters_are_counted_by_place():
+    found = np.zeros((_merge.PLACES, _merge.CODE_POINTS), np.int64)
+    for _ in range(2):
+        _merge.count_characters(*columns_of({"é": 5, "aé日": 3, "日a": 2, "aa\U0010ffffa": 7, "": 9, "zero": 0}), found)
+    seen = {(place, chr(c)): int(found[place, c]) // 2 for place, c in zip(*np.nonzero(found))}
+    assert seen == {
+        (0, "é"): 5, (1, "a"): 10, (2, "é"): 3, (3, "日"): 3, (1, "日"): 2, (3, "a"): 9, (2, "a"): 7, (2, "\U0010ffff"): 7,
+    }  # fmt: skip
+
+
+def test_every_code_point_is_read_as_python_reads_it():
+    text = "".join(map(chr, [*range(0xD800), *range(0xE000, 0x110000)]))
+    found = np.zeros((_merge.PLACES, _merge.CODE_POINTS), np.int64)
+    _merge.count_characters(*columns_of({text: 1}), found)
+    assert found[2].sum() == len(text) - 2 and found.max() == 1
+    assert (found.sum(0) == [not 0xD800 <= c < 0xE000 for c in range(0x110000)]).all()
+
+
+def test_what_is_not_utf8_is_not_read():
+    source = random.Random(2)
+    for _ in range(3000):
+        word = bytes(source.choice([0x61, 0x80, 0xBF, 0xC1, 0xC2, 0xE0, 0xED, 0xA0, 0x9F, 0xEF, 0xF0, 0x90, 0xF4, 0x8F, 0xF5])
+                     for _ in range(source.randint(1, 5)))  # fmt: skip
+        found = np.zeros((_merge.PLACES, _merge.CODE_POINTS), np.int64)
+        try:
+            length = len(word.decode())
+        except UnicodeDecodeError:
+            with pytest.raises(ValueError, match="is not UTF-8"):
+                _merge.count_characters(*columns_of({word: 1}), found)
+        else:
+            _merge.count_characters(*columns_of({word: 1}), found)
+            assert found.sum() == length
+
+
+def character_loop(words, **options):
+    data, offsets, counts = columns_of(words)
+    ids = np.full((_merge.PLACES, _merge.CODE_POINTS), _merge.NO_SYMBOL, np.uint32)
+    ids[:, [97, 98, 99]] = [0, 1, 2]
+    distinct = np.array(sorted(set(words.values()), reverse=True), np.int64)
+    loop = _merge.MergeLoop(distinct, [b"a", b"b", b"c"], lengths=np.ones(3, np.uint32), **options)
+    symbols = np.frombuffer(_merge.symbol_offsets(data, offsets), np.int64)
+    return loop, data, offsets, symbols, counts, ids
+
+
+def test_a_loop_of_characters_is_given_what_it_was_told():
+    loop, data, offsets, symbols, counts, ids = character_loop({"abc": 2, "xab": 1, "cab": 1})
+    assert symbols.tolist() == [0, 3, 6, 9]
+    with pytest.raises(ValueError, match="comes after allocate"):
+        loop.add_characters(data, offsets, counts, ids)
+    loop.measure(symbols, counts)
+    loop.allocate()
+    with pytest.raises(ValueError, match="ids have the shape"):
+        loop.add_characters(data, offsets, counts, ids[:, :99].copy())
+    with pytest.raises(ValueError, match="row 3 was not measured"):
+        loop.add_characters(data + b"aaaaaaaaaaaa", np.append(offsets, offsets[-1] + 12), np.append(counts, 1), ids)
+    loop, data, offsets, symbols, counts, ids = character_loop({"abc": 2, "xab": 1})
+    loop.measure(symbols, counts)
+    loop.allocate()
+    with pytest.raises(ValueError, match="has an id beyond the 3 symbols"):
+        loop.add_characters(data, offsets, counts, np.full_like(ids, 7))
+    with pytest.raises(ValueError, match="not all the words measured were added"):
+        loop.run(3)
+
+
+def test_two_symbols_of_one_spelling_are_refused():
+    loop = _merge.MergeLoop(np.array([1], np.int64), [b"a", b"b", b"a"], lengths=np.ones(3, np.uint32))
+    loop.allocate()
+    with pytest.raises(ValueError, match="the initial symbol b'a' stands twice"):
+        loop.run(1)
+
+
+@pytest.mark.parametrize("options", [{"prefix": b"##"}, {"reserved": 1}, {"frequencies": np.ones(1, np.int64)}])
+def test_what_needs_lengths(options):
+    with pytest.raises(ValueError, match="need lengths"):
+        _merge.MergeLoop(np.array([1], np.int64), [b"a"], **options)
+
+
+def test_a_loop_ends_at_a_number_of_tokens():
+    loop, data, offsets, symbols, counts, ids = character_loop({"abcabc": 2})
+    loop.measure(symbols, counts)
+    loop.allocate()
+    loop.add_characters(data, offsets, counts, ids)
+    with pytest.raises(ValueError, match="2 tokens are fewer than the 3 initial symbols"):
+        loop.run(9, None, 2)
+    assert loop.run(9, None, 5) == "vocab_size" and len(loop.merges()[0]) == 8
+
+
+def test_likelihood_counts_words_of_one_symbol():
+    """a alone counts against (a, b): 2 / (12 · 2) is less than (b, c)'s 1 / (2 · 1)."""
+    loop, data, offsets, symbols, counts, ids = character_loop(
+        {"ab": 1, "abc": 1, "a": 10}, frequencies=np.array([12, 2, 1], np.int64)
+    )
+    loop.measure(symbols, counts)
+    loop.allocate()
+    loop.add_characters(data, offsets, counts, ids)
+    loop.run(9)
+    left, right, made = (np.frombuffer(loop.merges()[i], np.uint32).tolist() for i in (0, 1, 4))
+    assert list(zip(left, right, made)) == [(1, 2, 3), (0, 1, 4), (0, 3, 5)]

@@ -741,7 +741,7 @@ def test_display_data():
     }
     assert shown(WriteWords("gs://b/w")) == {"folder": "gs://b/w"}
     assert shown(ReadWords("gs://b/w")) == {"folder": "gs://b/w"}
-    assert shown(TrainVocabulary("gs://b/v", 300)) == {"output": "gs://b/v", "vocab_size": 300}
+    assert shown(TrainVocabulary("gs://b/v", 300)) == {"output": "gs://b/v", "algorithm": "bpe", "vocab_size": 300}
 
 
 def test_types_of_outputs(tmp_path):

@@ -195,7 +195,7 @@ def test_documents_side_by_side(tokenizer):
     texts = [TEXT[i : i + 70].encode() for i in range(0, 2000, 70)] + [b"", b"x"]
     stops = np.cumsum([0, *map(len, texts)], dtype=np.int64)
     for one in (tokenizer, *lossless()):
-        ids, ends, _ = one.encode_documents(b"".join(texts), np.ascontiguousarray(np.repeat(stops, 2)[1:-1]))
+        ids, ends, *_ = one.encode_documents(b"".join(texts), np.ascontiguousarray(np.repeat(stops, 2)[1:-1]))
         split = np.split(ids, ends[:-1])
         assert [part.tolist() for part in split] == [one.encode(text) for text in texts]
 
@@ -504,7 +504,7 @@ def test_dropout_that_is_refused(tokenizer):
     for dropout in (-0.1, 1.1, float("nan")):
         with pytest.raises(ValueError, match="from 0 to 1"):
             tokenizer.encode_dropout("a", dropout)
-    with pytest.raises(ValueError, match="'longest_match' has none"):
+    with pytest.raises(ValueError, match="'longest_match' of 'bpe' makes none"):
         Tokenizer(tokenizer.vocabulary, method="longest_match").encode_dropout("a", 0.5)
 
 

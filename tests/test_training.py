@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import beam_bpe
-from beam_bpe import reference, train, training
+from beam_bpe import merging, reference, train
 from beam_bpe.pretokenize import pre_tokenizer
 from beam_bpe.training import TIE_BREAKS, available_memory, check_memory
 from beam_bpe.words import WordCounts
@@ -363,7 +363,7 @@ def test_what_progress_raises_ends_the_learning(many_words, error):
 
 
 def test_memory_that_does_not_suffice(monkeypatch):
-    monkeypatch.setattr(training, "available_memory", lambda: 3_000_000_000)
+    monkeypatch.setattr(merging, "available_memory", lambda: 3_000_000_000)
     check_memory(300_000_000, 40_000_000)
     with pytest.raises(MemoryError) as caught:
         check_memory(1_234_000_000, 100_000_000)
@@ -372,10 +372,10 @@ def test_memory_that_does_not_suffice(monkeypatch):
 
 
 def test_training_looks_at_the_memory_first(monkeypatch):
-    monkeypatch.setattr(training, "available_memory", lambda: 100)
+    monkeypatch.setattr(merging, "available_memory", lambda: 100)
     with pytest.raises(MemoryError, match=r"learning from 4 words \(24 bytes\)"):
         train(LOW, 300)
-    monkeypatch.setattr(training, "available_memory", lambda: None)
+    monkeypatch.setattr(merging, "available_memory", lambda: None)
     assert len(train(LOW, 258)) == 258
 
 

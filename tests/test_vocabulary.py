@@ -21,6 +21,7 @@ import pytest
 import beam_bpe
 from beam_bpe import artifacts, storage, train
 from beam_bpe.artifacts import FormatError
+from beam_bpe.normalize import spec
 from beam_bpe.pretokenize import PreTokenizer, pre_tokenizer
 from beam_bpe.reference import BYTE_ORDER
 from beam_bpe.formats.parquet import MERGES_FILE, VOCABULARY_FILE
@@ -543,10 +544,15 @@ def test_a_header_that_lacks_something_else(folder, key):
     [
         ({"special_tokens": ["<|end|>"]}, "fingerprint"),
         ({"special_tokens": ["<|end|>", "e"]}, "'e' is a byte or a learned token"),
-        ({"normalizer": "NFC"}, "fingerprint"),
+        ({"normalizer": "NFC"}, "no 'normalizer_spec'"),
+        ({"normalizer": "NFC", "normalizer_spec": spec("NFC")}, "fingerprint"),
+        ({"normalizer": "NFC", "normalizer_spec": {"steps": []}}, "the normalizer 'NFC' was {'steps': []}; here it is"),
         ({"pre_tokenizer": pre_tokenizer("o200k").spec()}, "fingerprint"),
-        ({"algorithm": "unigram"}, "holds unigram over bytes; this reads bpe over bytes"),
-        ({"unit": "character"}, "holds bpe over characters"),
+        ({"algorithm": "unigram"}, "algorithm='unigram': choose one of bpe, wordpiece, wordlevel"),
+        ({"algorithm": "wordpiece"}, "algorithm='wordpiece' is of characters: choose unit='character'"),
+        ({"unit": "character"}, "characters outside the alphabet have no token"),
+        ({"unit": "character", "model": {"unk_token": "<unk>"}}, "a vocabulary of algorithm 'bpe' over characters has a layout"),
+        ({"model": {"unk": "<unk>"}}, "the model has the property 'unk', which is not known"),
         ({"kind": "words"}, "holds 'words', not 'vocabulary'"),
         ({"fingerprint": "0" * 64}, "fingerprints differ"),
     ],

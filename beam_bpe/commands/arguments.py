@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import argparse
+from dataclasses import fields
+
 from beam_bpe import console
-from beam_bpe.commands.usage import Parser
+from beam_bpe.commands.usage import Parser, checked
 from beam_bpe.documents import ERRORS, FORMATS, UNITS
+from beam_bpe.learning import SCORES, TIE_BREAKS, Learning
+from beam_bpe.model import ALGORITHMS
+from beam_bpe.model import UNITS as MODEL_UNITS
+from beam_bpe.normalize import NAMES, STEPS
 from beam_bpe.pretokenize import DEFAULT_PATTERN, GAPS, PATTERNS
 
 
@@ -37,6 +44,11 @@ def add_counting(parser: Parser) -> None:
         help=f"how documents are cut into words: {', '.join(PATTERNS)}, or a regex, which is slow ({DEFAULT_PATTERN})",
     )
     group.add_argument("--split-with", metavar="MODULE:FUNCTION", help="cut documents with a function, which is slow")
+    group.add_argument(
+        "--normalizer",
+        metavar="STEPS",
+        help=f"what text goes through before, joined by +: {', '.join((*NAMES, *STEPS))} (nothing)",
+    )
     group.add_argument("--gaps", choices=GAPS, default="keep", help="text between the matches of a regex (keep)")
     group.add_argument("--time-limit", type=float, default=60.0, help="seconds a regex may take for a document (60)")
     group.add_argument(
@@ -46,6 +58,47 @@ def add_counting(parser: Parser) -> None:
     group.add_argument("--count-documents", action="store_true", help="count also the documents that hold a word, what stands between special tokens being one of its own")
     group.add_argument("--shards", type=int, help="parts of the table of words (by the input)")
     group.add_argument("--memory", type=int, default=512, help="MB for the tables of one process (512)")
+
+
+def add_learning(parser: Parser) -> None:
+    """Add what is learned; the options have the names of the attributes of `Learning`."""
+    group = parser.add_argument_group("learning")
+    group.add_argument("-n", "--vocab-size", type=int, help="tokens, those included that are not learned")
+    group.add_argument("--num-merges", type=int, help="merges to be learned, instead of --vocab-size")
+    group.add_argument("--algorithm", choices=ALGORITHMS, default="bpe", help="(bpe)")
+    group.add_argument("--unit", choices=MODEL_UNITS, help="what merges start from (byte for bpe, else character)")
+    group.add_argument("--min-count", type=int, default=1, help="leave out words that occur less often (1)")
+    group.add_argument("--min-pair-count", type=int, default=2, help="do not merge pairs that occur less often (2)")
+    group.add_argument("--max-token-length", type=int, help="in bytes, or characters without marks, inclusive (no limit)")
+    group.add_argument("--tie-break", choices=TIE_BREAKS, default=TIE_BREAKS[0], help="how equal counts are decided (huggingface)")
+
+    group = parser.add_argument_group("learning characters and pieces")
+    group.add_argument("--end-of-word", metavar="TEXT", help="end-of-word suffix of character BPE, such as </w> (none)")
+    group.add_argument("--attached", action="store_true", help="the suffix belongs to the last character, as in subword-nmt")
+    group.add_argument(
+        "--character-coverage", metavar="SHARE", help="keep the most frequent characters, down to this share of all (1)"
+    )
+    group.add_argument("--limit-alphabet", type=int, metavar="N", help="keep at most the N most frequent characters (no limit)")
+    group.add_argument("--unk-token", metavar="TEXT", help="the token of what is unknown (<unk>, [UNK], <UNK>)")
+    group.add_argument("--byte-fallback", action="store_true", help="unknown characters become the tokens of their bytes")
+    group.add_argument("--fuse-unk", action="store_true", help="neighbouring unknown characters are one token")
+    group.add_argument("--score", choices=SCORES, help="how WordPiece chooses the next pair (likelihood)")
+    group.add_argument("--continuing-subword-prefix", metavar="TEXT", help="of pieces behind the first of a word (##)")
+    group.add_argument("--both-forms", action="store_true", help="WordPiece: every character with and without the prefix")
+    group.add_argument("--seed-words", type=int, metavar="N", help="WordPiece: the N most frequent words are tokens (0)")
+    group.add_argument(
+        "--max-input-chars-per-word", type=int, metavar="N", help="WordPiece: longer words are unknown (100)"
+    )
+    group.add_argument("--unk-characters", action="store_true", help="WordPiece: an unknown character alone is unknown")
+
+
+def learning_of(args: argparse.Namespace) -> Learning:
+    """Return what the options say is to be learned; UsageError if they contradict each other."""
+    given = {one.name: getattr(args, one.name) for one in fields(Learning) if getattr(args, one.name, None) is not None}
+    if given.get("continuing_subword_prefix") == "":
+        given["continuing_subword_prefix"] = None
+    learning: Learning = checked(lambda: Learning(**given, special_tokens=args.special_token))
+    return learning
 
 
 def add_running(parser: Parser) -> None:

@@ -5,9 +5,12 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+import pyarrow.compute as pc
+
 from beam_bpe import formats
 from beam_bpe.commands.usage import Parser, UsageError
 from beam_bpe.commands.vocabularies import add_format, load
+from beam_bpe.formats.parquet import vocabulary_table
 
 _HELP = (
     "Write a vocabulary in another format. What that format cannot hold is refused, and a tokenizer.json is tried with "
@@ -40,10 +43,12 @@ def _convert(args: argparse.Namespace) -> None:
     options: dict[str, Any] = {"verify": False} if args.no_verify else {}
     formats.save(vocabulary, output, chosen, overwrite=args.overwrite, **options)
     print(f"{'vocabulary':<11} {output}: {len(vocabulary):,} ids, {len(vocabulary.left):,} merges, {chosen}")
-    made = {*vocabulary.merged.tolist(), *(vocabulary.ids[bytes([byte])] for byte in range(256)), *vocabulary.special_ids.values()}
-    unreached = [token for i, token in enumerate(vocabulary.tokens) if token and i not in made]
-    if unreached:
-        print(f"{'unreached':<11} {len(unreached):,} tokens are made by no merge, such as {unreached[0]!r}")
+    kinds = vocabulary_table(vocabulary)
+    unreached = kinds.filter(pc.equal(kinds["kind"], "piece"))["token"] if vocabulary.model.algorithm == "bpe" else []
+    if len(unreached):
+        print(f"{'unreached':<11} {len(unreached):,} tokens are made by no merge, such as {unreached[0].as_py()!r}")
+    if chosen == "bert":
+        print(f"{'normalizer':<11} {vocabulary.normalizer}: lowercase={vocabulary.normalizer == 'bert'} (do_lower_case) for its readers")
     if chosen == "tiktoken":
         print(f"{'pattern':<11} {vocabulary.pre_tokenizer.pattern}")
         print(f"{'special':<11} {vocabulary.special_ids}")
@@ -51,6 +56,8 @@ def _convert(args: argparse.Namespace) -> None:
 
 #: Files that a format puts into a folder: their names stand for the folder.
 _FILES = {"parquet": ("vocabulary.parquet", "merges.parquet"), "gpt2": ("vocab.json", "merges.txt")}
+
+_SUFFIXES = {".tiktoken": "tiktoken", ".json": "huggingface", "vocab.txt": "bert", "codes": "subword_nmt"}
 
 
 def _place(path: str, format: str) -> str:
@@ -67,7 +74,7 @@ def _format_by_name(path: str) -> str:
     for format, names in _FILES.items():
         if path.rpartition("/")[2] in names:
             return format
-    for suffix, format in ((".tiktoken", "tiktoken"), (".json", "huggingface")):
+    for suffix, format in _SUFFIXES.items():
         if path.endswith(suffix):
             return format
     raise UsageError(f"the name {path!r} does not tell a format: say it with --to ({', '.join(formats.FORMATS)})")

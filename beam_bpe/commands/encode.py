@@ -19,10 +19,11 @@ from beam_bpe.commands.arguments import add_reading, add_running
 from beam_bpe.commands.show import print_encoded
 from beam_bpe.commands.usage import Parser, UsageError, check_positive, say, unescaped
 from beam_bpe.commands.vocabularies import add_vocabulary, load, options_of
+from beam_bpe.encoders import METHODS
 from beam_bpe.packing import REMAINDERS
 from beam_bpe.shards import Encoded
 from beam_bpe.shards.rows import RowWriter
-from beam_bpe.tokenizer import METHODS, SPECIAL_POLICIES, Tokenizer
+from beam_bpe.tokenizer import SPECIAL_POLICIES, Tokenizer
 
 _ENCODE_HELP = "Encode the documents of a corpus into shards of token ids: Parquet, Megatron's .bin and .idx, or NumPy."
 _DECODE_HELP = (

@@ -7,19 +7,20 @@ from typing import Any
 
 from beam_bpe import artifacts, console, foreign, storage, words
 from beam_bpe.commands import show
-from beam_bpe.commands.arguments import add_counting, add_reading, add_running
+from beam_bpe.commands.arguments import add_counting, add_learning, add_reading, add_running, learning_of
 from beam_bpe.commands.usage import Parser, UsageError, check_positive, checked, say, unescaped
 from beam_bpe.formats.parquet import VOCABULARY_FILE
+from beam_bpe.learning import Learning
+from beam_bpe.merging import check_memory
 from beam_bpe.pretokenize import DEFAULT_PATTERN, pre_tokenizer
-from beam_bpe.special import SpecialTokens
-from beam_bpe.training import TIE_BREAKS, check_memory, check_tie_break, check_vocab_size, train
+from beam_bpe.training import learn
 from beam_bpe.vocabulary import Vocabulary
 from beam_bpe.words import WordCounts
 
 _COUNT_HELP = "Count the words (pre-tokens) of a corpus into a folder of Parquet parts."
 _TRAIN_HELP = (
-    "Learn byte-level BPE merges from a corpus, or from counts. Writes merges.parquet and vocabulary.parquet, "
-    "and the counts of a corpus as the folder words."
+    "Learn a vocabulary from a corpus, or from counts: byte-level BPE, or BPE of characters, WordPiece, whole words. Writes "
+    "merges.parquet and vocabulary.parquet, and the counts of a corpus as the folder words."
 )
 
 
@@ -49,18 +50,12 @@ def add(added: Any) -> dict[str, Parser]:
     learn.add_argument("--count-column", default="count", help="of a table made elsewhere (count)")
     learn.add_argument("-o", "--output", required=True, metavar="FOLDER", help="where the vocabulary goes")
     learn.add_argument(
-        "-n", "--vocab-size", type=int, required=True, help="tokens, the 256 bytes and the special tokens included"
-    )
-    learn.add_argument("--min-count", type=int, default=1, help="leave out words that occur less often (1)")
-    learn.add_argument("--min-pair-count", type=int, default=2, help="do not merge pairs that occur less often (2)")
-    learn.add_argument("--max-token-length", type=int, help="in bytes, inclusive (no limit)")
-    learn.add_argument("--tie-break", choices=TIE_BREAKS, default=TIE_BREAKS[0], help="how equal counts are decided")
-    learn.add_argument(
         "--train-on",
         choices=("submitter", "worker"),
         default="submitter",
         help="learn in this process, or as the last step of the pipeline (submitter)",
     )
+    add_learning(learn)
     add_reading(learn)
     add_counting(learn)
     add_running(learn)
@@ -74,9 +69,9 @@ def _count(args: argparse.Namespace) -> None:
 
 
 def _count_into(
-    args: argparse.Namespace, folder: str, vocabulary: str | None = None, stale: str | None = None
+    args: argparse.Namespace, folder: str, learning: Learning | None = None, stale: str | None = None
 ) -> dict[str, Any]:
-    """Run the counting pipeline into a folder of words, and learn in it if `vocabulary` names a folder.
+    """Run the counting pipeline into a folder of words, and learn in it into the output if `learning` says what.
 
     Args:
         stale: a file that is taken away once the inputs were found, as what it holds will be of other words.
@@ -106,6 +101,7 @@ def _count_into(
             pattern=None if args.split_with else args.pattern or DEFAULT_PATTERN,
             split_with=args.split_with,
             special_tokens=args.special_token,
+            normalizer=args.normalizer,
             dead_letters=rejected,
             whole=args.count_documents,
             range_bytes=args.range_bytes,
@@ -121,6 +117,7 @@ def _count_into(
         split_with=args.split_with,
         gaps=args.gaps,
         special_tokens=args.special_token,
+        normalizer=args.normalizer,
         max_word_bytes=args.max_word_bytes,
         shards=args.shards or shards_for(read.total_bytes),
         documents=args.count_documents,
@@ -138,16 +135,13 @@ def _count_into(
 
     def build(pipeline: Any) -> None:
         written = pipeline | read | count | transforms.WriteWords(folder, overwrite=args.overwrite)
-        if vocabulary is not None:
-            written | transforms.TrainVocabulary(
-                vocabulary, overwrite=args.overwrite, min_count=args.min_count, **_learning(args)
-            )
+        if learning is not None:
+            written | transforms.TrainVocabulary(args.output, overwrite=args.overwrite, **vars(learning))
 
     plain = not any(file.compression or read.format_of(file) == "parquet" for file in read.files)
     listed = read.total_bytes if plain else None  # what is stored is not what will be read
 
-    wanted = check_vocab_size(args.vocab_size, args.special_token) if vocabulary is not None else 0
-
+    wanted = 0 if learning is None else learning.merges or learning.vocab_size or 0
     counted = False
 
     def watch(seen: Any) -> None:
@@ -191,10 +185,7 @@ def _clear_empty(folder: str) -> bool:
 def _train(args: argparse.Namespace) -> None:
     if bool(args.inputs) == bool(args.words):
         raise UsageError("train takes either a corpus (INPUT …) or counts (--words TABLE …)")
-    checked(lambda: check_vocab_size(args.vocab_size, args.special_token))
-    checked(lambda: check_tie_break(args.tie_break))
-    checked(lambda: SpecialTokens(args.special_token))
-    check_positive(args, "min_count", "min_pair_count", "max_token_length")
+    learning = learning_of(args)
     vocabulary = storage.join(args.output, VOCABULARY_FILE)
     stale = vocabulary if storage.exists(vocabulary) else None  # no failure may leave it beside the words of another
     if stale is not None and not args.overwrite:
@@ -205,7 +196,7 @@ def _train(args: argparse.Namespace) -> None:
         table = _given_words(args)
         if stale is not None:
             storage.remove(stale)
-        _learn(args, table)
+        _learn(args, learning, table)
         return
     folder = storage.join(args.output, "words")
     if storage.exists(storage.join(folder, artifacts.MANIFEST)) and not args.overwrite:
@@ -213,14 +204,15 @@ def _train(args: argparse.Namespace) -> None:
             f"{folder} already holds words; learn from them (--words {folder}) or count again (--overwrite)"
         )
     if args.train_on == "worker":
-        _count_into(args, folder, args.output, stale)
+        _count_into(args, folder, learning, stale)
         show.print_vocabulary(args.output, Vocabulary.load(args.output))
         return
     manifest = _count_into(args, folder, stale=stale)
-    parts = manifest["parts"]
-    rows = sum(part["rows"] for part in parts)
-    check_memory(sum(part["bytes"] for part in parts) + rows, rows)
-    _learn(args, WordCounts.read(folder))
+    if learning.family == "bytes":  # the others count characters first
+        parts = manifest["parts"]
+        rows = sum(part["rows"] for part in parts)
+        check_memory(sum(part["bytes"] for part in parts) + rows, rows)
+    _learn(args, learning, WordCounts.read(folder))
 
 
 def _given_words(args: argparse.Namespace) -> WordCounts:
@@ -232,37 +224,30 @@ def _given_words(args: argparse.Namespace) -> WordCounts:
             say(args, "the vocabulary records no pre-tokenization: --pattern says how these words were cut")
         chosen = checked(lambda: pre_tokenizer(args.pattern or "none", gaps=args.gaps))
         return WordCounts.read_foreign(
-            files, word_column=args.word_column, count_column=args.count_column, pre_tokenizer=chosen
+            files,
+            word_column=args.word_column,
+            count_column=args.count_column,
+            pre_tokenizer=chosen,
+            normalizer=args.normalizer,
         )
-    if args.pattern is not None:
-        raise UsageError("--pattern goes with tables made elsewhere; a folder of words records its own")
+    for name in ("pattern", "normalizer"):
+        if getattr(args, name) is not None:
+            raise UsageError(f"--{name} goes with tables made elsewhere; a folder of words records its own")
     tables = [WordCounts.read(path) for path in args.words]
     return tables[0].merge(*tables[1:]) if len(tables) > 1 else tables[0]
 
 
-def _learn(args: argparse.Namespace, table: WordCounts) -> None:
-    if args.min_count > 1:
-        table = table.prune(args.min_count)
+def _learn(args: argparse.Namespace, learning: Learning, table: WordCounts) -> None:
     line = console.ProgressLine(args.progress)
 
     def report(done: int, wanted: int, count: int) -> None:
         line.show("learning", done, wanted, "merges", last=f"last pair {count:,} times" if count else "indexing")
 
     try:
-        vocabulary = train(table, progress=report, **_learning(args))
+        vocabulary = learn(table, learning, report)
         made = len(vocabulary.left)
         line.show("learning", made, made, "merges")
     finally:
         line.end()
     vocabulary.save(args.output, overwrite=args.overwrite)
     show.print_vocabulary(args.output, vocabulary)
-
-
-def _learning(args: argparse.Namespace) -> dict[str, Any]:
-    return {
-        "vocab_size": args.vocab_size,
-        "special_tokens": args.special_token,
-        "min_pair_count": args.min_pair_count,
-        "max_token_length": args.max_token_length,
-        "tie_break": args.tie_break,
-    }

@@ -47,10 +47,10 @@ def _show(args: argparse.Namespace) -> None:
             return
         folder = path[: -len(path.rpartition("/")[2])].rstrip("/") or "."
     vocabulary = formats.load(path)
-    if vocabulary.layout is None:
-        print_vocabulary(folder, vocabulary)
-    else:
+    if vocabulary.stop_reason == "imported":
         print_foreign(path, vocabulary)
+    else:
+        print_vocabulary(folder, vocabulary)
     print_parameters(vocabulary.parameters)
     if vocabulary.totals:
         print_totals(vocabulary.totals)
@@ -87,12 +87,20 @@ def print_foreign(path: str, vocabulary: Vocabulary) -> None:
     """Print what a vocabulary that was made elsewhere holds."""
     print(f"{'vocabulary':<11} {path}: {len(vocabulary):,} ids, fingerprint {vocabulary.fingerprint[:16]}")
     print(f"{'words':<11} {vocabulary.pre_tokenizer.name}: {console.shortened(vocabulary.pre_tokenizer.pattern, 100)}")
-    if vocabulary.normalizer:
-        print(f"{'normalizer':<11} {vocabulary.normalizer}")
+    _print_rules(vocabulary)
     for token in vocabulary.added_tokens[:20]:
         print(f"{'special' if token.special else 'added':<11} {token.id:>7}  {token.text}")
     if len(vocabulary.added_tokens) > 20:
         print(f"{'':<11} … {len(vocabulary.added_tokens):,} in all")
+
+
+def _print_rules(vocabulary: Vocabulary) -> None:
+    """Print how tokens are found, where it is not by merges of bytes, and the normalizer, if there is one."""
+    if vocabulary.normalizer:
+        print(f"{'normalizer':<11} {vocabulary.normalizer}")
+    if model := vocabulary.model.spec():
+        told = ", ".join(name if value is True else f"{name} {value}" for name, value in model.items())
+        print(f"{'model':<11} {told}")
 
 
 def _holds_parts(path: str) -> bool:
@@ -144,6 +152,8 @@ def print_parameters(parameters: Any) -> None:
 
 _STOPPED = {
     "vocab_size": "the vocabulary is full",
+    "num_merges": "all that were wanted",
+    "no_words": "every word has its token",
     "min_pair_count": "no pair left is frequent enough",
     "no_pairs": "no pair is left",
     "imported": "made elsewhere",
@@ -157,4 +167,5 @@ def print_vocabulary(folder: str, vocabulary: Vocabulary) -> None:
     merges, tokens = storage.join(folder, MERGES_FILE), storage.join(folder, VOCABULARY_FILE)
     print(f"{'merges':<11} {merges}: {len(vocabulary.left):,}; {_STOPPED[vocabulary.stop_reason]}")
     print(f"{'vocabulary':<11} {tokens}: {len(vocabulary):,} tokens, fingerprint {vocabulary.fingerprint[:16]}")
+    _print_rules(vocabulary)
     print(f"{'longest':<11} " + " ".join(console.shortened(console.readable(token), 40) for token in longest))

@@ -9,7 +9,8 @@ from typing import Any
 
 from beam_bpe.commands.usage import Parser, UsageError
 from beam_bpe.commands.vocabularies import add_vocabulary, load_all
-from beam_bpe.tokenizer import METHODS, Tokenizer
+from beam_bpe.encoders import METHODS
+from beam_bpe.tokenizer import Tokenizer
 
 _HELP = "Print the tokens of a text: their pieces, their ids and how many there are. Half characters are shown as their bytes."
 # Backgrounds on which black text can be read, taken in turn.

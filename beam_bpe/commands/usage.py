@@ -6,7 +6,14 @@ import argparse
 import difflib
 import re
 import sys
+from dataclasses import fields
 from typing import Any, NoReturn, Sequence
+
+from beam_bpe.learning import Learning
+
+
+#: Attributes of `Learning` that are options of the same name, and no words of English.
+_LEARNED = [one.name for one in fields(Learning) if "_" in one.name and one.name not in ("special_tokens", "alphabet_order")]
 
 
 class UsageError(ValueError):
@@ -41,6 +48,7 @@ def checked(check: Any) -> Any:
 
 def as_options(text: str) -> str:
     """Write the parameters of Python that a message names as options: errors='skip' as --errors skip."""
+    text = re.sub(rf"(?<![-\w])({'|'.join(_LEARNED)})(?![\w(])", lambda name: "--" + name[0].replace("_", "-"), text)
     return re.sub(r"\b(errors|documents)='(\w+)'", r"--\1 \2", text)
 
 

@@ -9,6 +9,7 @@ from beam_bpe import formats
 from beam_bpe.artifacts import FormatError
 from beam_bpe.commands.usage import Parser, UsageError, checked
 from beam_bpe.formats.tiktoken import ENCODINGS
+from beam_bpe.normalize import check_normalizer
 from beam_bpe.pretokenize import PATTERNS, pre_tokenizer
 from beam_bpe.vocabulary import Vocabulary
 
@@ -22,7 +23,8 @@ def add_vocabulary(parser: Parser, *, several: bool = False) -> None:
         required=True,
         metavar="PATH",
         action="append" if several else "store",
-        help="our folder, tokenizer.json, a rank file of tiktoken, or vocab.json beside merges.txt; a path or URL"
+        help="our folder, tokenizer.json, a rank file of tiktoken, vocab.json beside merges.txt, BERT's vocab.txt, or codes of "
+        "subword-nmt; a path or URL"
         + ("; repeatable" if several else ""),
     )
     add_format(group)
@@ -33,15 +35,32 @@ def add_format(group: Any) -> None:
     group.add_argument("--vocabulary-format", choices=formats.FORMATS, help="by default by the name of the file")
     group.add_argument("--encoding", metavar="NAME", help=f"of a rank file: {', '.join(ENCODINGS)} (by its hash)")
     group.add_argument(
-        "--pattern", metavar="PATTERN", help=f"of a rank file or vocab.json: {', '.join(PATTERNS)}, or a regex"
+        "--pattern", metavar="PATTERN", help=f"of a rank file, vocab.json, vocab.txt or codes: {', '.join(PATTERNS)}, or a regex"
     )
+    group.add_argument(
+        "--normalizer", metavar="NAME", help="of vocab.txt (bert), a rank file or codes (none): steps joined by +, or none"
+    )
+    group.add_argument("--cased", action="store_true", help="vocab.txt is cased: --normalizer bert_cased")
+    group.add_argument("--unk-token", metavar="TEXT", help="of vocab.txt ([UNK]), or of codes instead of tokens of bytes")
+    group.add_argument("--continuing-subword-prefix", metavar="TEXT", help="of vocab.txt (##)")
+    group.add_argument("--max-input-chars-per-word", type=int, metavar="N", help="of vocab.txt (100)")
+    group.add_argument("--alphabet", metavar="CHARACTERS", help="of codes: those that have a token beside those in the merges")
     group.add_argument(
         "--special-id", action="append", default=[], metavar="TEXT=ID", help="a special token of a rank file; repeatable"
     )
 
 
-_TAKEN = {"tiktoken": {"encoding", "pattern", "special_tokens"}, "gpt2": {"pattern", "special_tokens"}}
+_TAKEN = {
+    "tiktoken": {"encoding", "pattern", "normalizer", "special_tokens"},
+    "gpt2": {"pattern", "special_tokens"},
+    "bert": {"pattern", "normalizer", "unk_token", "continuing_subword_prefix", "max_input_chars_per_word"},
+    "subword_nmt": {"pattern", "normalizer", "unk_token", "alphabet"},
+}
 _NAMES = {"special_tokens": "special-id"}
+
+
+def _option(name: str) -> str:
+    return "--" + _NAMES.get(name, name).replace("_", "-")
 
 
 def load(args: argparse.Namespace, path: str | None = None) -> Vocabulary:
@@ -51,7 +70,7 @@ def load(args: argparse.Namespace, path: str | None = None) -> Vocabulary:
     options = _options(args)
     for name in sorted(options.keys() - _TAKEN.get(format, set())):
         raise UsageError(
-            f"--{_NAMES.get(name, name)} does not go with {path}, a vocabulary in the format {format}, which says so itself"
+            f"{_option(name)} does not go with {path}, a vocabulary in the format {format}, which has no such option"
         )
     return _loaded(path, format, options)
 
@@ -61,7 +80,7 @@ def load_all(args: argparse.Namespace) -> list[Vocabulary]:
     chosen = [args.vocabulary_format or formats.format_of(path) for path in args.vocabulary]
     options = _options(args)
     for name in sorted(options.keys() - {name for format in chosen for name in _TAKEN.get(format, ())}):
-        raise UsageError(f"--{_NAMES.get(name, name)} goes with none of these vocabularies, which say so themselves")
+        raise UsageError(f"{_option(name)} goes with none of these vocabularies")
     return [
         _loaded(path, format, {name: value for name, value in options.items() if name in _TAKEN.get(format, ())})
         for path, format in zip(args.vocabulary, chosen)
@@ -79,6 +98,14 @@ def _options(args: argparse.Namespace) -> dict[str, Any]:
     if args.pattern is not None:
         checked(lambda: pre_tokenizer(args.pattern))
         options["pattern"] = args.pattern
+    if args.cased and args.normalizer is not None:
+        raise UsageError("--cased and --normalizer contradict each other: --cased is --normalizer bert_cased")
+    if args.cased or args.normalizer is not None:
+        options["normalizer"] = "bert_cased" if args.cased else None if args.normalizer == "none" else args.normalizer
+        checked(lambda: check_normalizer(options["normalizer"]))
+    for name in ("unk_token", "continuing_subword_prefix", "max_input_chars_per_word", "alphabet"):
+        if getattr(args, name) is not None:
+            options[name] = getattr(args, name)
     if args.special_id:
         options["special_tokens"] = dict(map(_special, args.special_id))
         if len(options["special_tokens"]) < len(args.special_id):
@@ -97,8 +124,8 @@ def _loaded(path: str, format: str, options: dict[str, Any]) -> Vocabulary:
 
 def options_of(args: argparse.Namespace) -> str:
     """Return a hint on what else could make another vocabulary of the same file."""
-    given = args.encoding or args.pattern or args.special_id
-    return " (with --encoding, --pattern or --special-id as given)" if given else ""
+    given = [_option(name) for name in _options(args)]
+    return f" (with {', '.join(given)} as given)" if given else ""
 
 
 def _special(text: str) -> tuple[str, int]:

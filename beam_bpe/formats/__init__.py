@@ -6,6 +6,8 @@
 | tiktoken | a rank file: a token in base64 and its rank a line | tiktoken |
 | huggingface | tokenizer.json | tokenizers, transformers |
 | gpt2 | vocab.json (or encoder.json) beside merges.txt (or vocab.bpe) | GPT-2, transformers |
+| bert | vocab.txt: a WordPiece piece a line | BERT, tokenizers, transformers |
+| subword_nmt | codes: a merge of characters a line | subword-nmt |
 
 Nothing of a file is executed, no function that it names is imported, nothing is downloaded.
 """
@@ -21,7 +23,15 @@ from beam_bpe.artifacts import FormatError
 if TYPE_CHECKING:
     from beam_bpe.vocabulary import Vocabulary
 
-FORMATS = ("parquet", "tiktoken", "huggingface", "gpt2")
+FORMATS = ("parquet", "tiktoken", "huggingface", "gpt2", "bert", "subword_nmt")
+
+_IN_A_FOLDER = {
+    "vocabulary.parquet": "parquet",
+    "tokenizer.json": "huggingface",
+    "vocab.json": "gpt2",
+    "encoder.json": "gpt2",
+    "vocab.txt": "bert",
+}
 
 
 def format_of(path: str) -> str:
@@ -42,11 +52,17 @@ def format_of(path: str) -> str:
         return "gpt2"
     if name.endswith(".json"):
         return "huggingface"
-    for there, found in (("vocabulary.parquet", "parquet"), ("tokenizer.json", "huggingface"), ("vocab.json", "gpt2"), ("encoder.json", "gpt2")):
+    if name == "vocab.txt" or name.endswith(("-vocab.txt", "_vocab.txt")):
+        return "bert"
+    if name == "codes" or name.endswith(".codes"):
+        return "subword_nmt"
+    for there, found in _IN_A_FOLDER.items():
         if storage.exists(storage.join(path, there)):
             return found
     if not storage.exists(path):
-        raise FileNotFoundError(f"{path} holds no vocabulary: there is no vocabulary.parquet, tokenizer.json or vocab.json")
+        raise FileNotFoundError(f"{path} holds no vocabulary: there is no {', '.join(_IN_A_FOLDER)}")
+    if _first_bytes(path, 9) == b"#version:":
+        return "subword_nmt"
     raise FormatError(
         f"{path} holds no vocabulary of a format that its name tells: say which it is, one of {', '.join(FORMATS)}"
     )
@@ -83,6 +99,14 @@ def save(vocabulary: Vocabulary, path: str, format: str, **options: Any) -> None
         FileExistsError: something else stands there, and `overwrite` is not set.
     """
     _module(format).save(vocabulary, os.fspath(path), **options)
+
+
+def _first_bytes(path: str, size: int) -> bytes:
+    try:
+        with storage.open_read(path) as file:
+            return file.read(size)
+    except IsADirectoryError:
+        return b""
 
 
 def _module(format: str) -> Any:

@@ -10,10 +10,14 @@ from typing import Any, Mapping
 import regex
 
 from beam_bpe.formats.oniguruma import from_oniguruma, same_pattern, to_oniguruma
+from beam_bpe.formats.punctuation import PUNCTUATION
 from beam_bpe.layout import AddedToken
-from beam_bpe.pretokenize import PATTERNS, PreTokenizer, in_sequence, pre_tokenizer
+from beam_bpe.normalize import NAMES, steps_of
+from beam_bpe.pretokenize import HUGGINGFACE_WHITESPACE, PATTERNS, PreTokenizer, in_sequence, pre_tokenizer
 
 
+#: Pre-tokenizers that are patterns of ours.
+_NAMED = {"WhitespaceSplit": "whitespace", "BertPreTokenizer": "bert"}
 #: Those of today have 500 characters.  Compiling one takes time and memory.
 _LONGEST_PATTERN = 1 << 15
 
@@ -47,48 +51,105 @@ def _flat(component: Any, members: str, what: str) -> list[dict[str, Any]]:
 # ---- normalizer ----
 
 
+_NORMALIZERS = {kind: kind for kind in ("NFC", "NFD", "NFKC", "NFKD")} | {"Lowercase": "lowercase", "StripAccents": "strip_accents"}
+#: The steps of BertNormalizer in its order.
+_BERT_STEPS = ("clean_text", "handle_chinese_chars", "bert_strip_accents", "lowercase")
+
+
 def read_normalizer(component: Any) -> str | None:
-    """Return "NFC" or None."""
+    """Return the name of a normalizer, or None."""
     if component is None:
         return None
-    kinds = [_kind(one, "normalizer") for one in _flat(component, "normalizers", "normalizer")]
-    for kind in kinds:
-        if kind != "NFC":
-            raise Unsupported(f"the normalizer {kind} cannot be represented; NFC can")
-    return "NFC" if kinds else None
+    names: list[str] = []
+    for part in _flat(component, "normalizers", "normalizer"):
+        kind = _kind(part, "normalizer")
+        if kind == "BertNormalizer":
+            names += _read_bert(part)
+        elif kind in _NORMALIZERS:
+            names.append(_NORMALIZERS[kind])
+        else:
+            raise Unsupported(f"the normalizer {kind} cannot be represented; {', '.join(_NORMALIZERS)} and BertNormalizer can")
+    return "+".join(names) or None
+
+
+def _read_bert(part: Mapping[str, Any]) -> list[str]:
+    usual = {"clean_text": True, "handle_chinese_chars": True, "strip_accents": None, "lowercase": True}
+    chosen = {name: part.get(name, value) for name, value in usual.items()}
+    for name, value in chosen.items():
+        if not isinstance(value, bool) and (value is not None or name != "strip_accents"):
+            raise Unsupported(f"the normalizer BertNormalizer has {name}={repr(value)[:80]}, neither true nor false")
+    if chosen["strip_accents"] is None:
+        chosen["strip_accents"] = chosen["lowercase"]
+    steps = [step for step in _BERT_STEPS if chosen[step.removeprefix("bert_")]]
+    short = [name for name, long in NAMES.items() if long == "+".join(steps)]
+    return short or steps
 
 
 def write_normalizer(name: str | None) -> dict[str, Any] | None:
-    """Return the component."""
-    return None if name is None else {"type": name}
+    """Return the component: one of BertNormalizer for neighbouring steps of BERT, one of its own for every other step."""
+    if name is None:
+        return None
+    groups: list[list[str]] = []
+    for step in steps_of(name):
+        last = groups[-1] if groups else [step]
+        if {step, last[0]} <= {*_BERT_STEPS} and _BERT_STEPS.index(last[-1]) < _BERT_STEPS.index(step):
+            last.append(step)
+        else:
+            groups.append([step])
+    parts = [_write_steps(group) for group in groups]
+    return parts[0] if len(parts) == 1 else {"type": "Sequence", "normalizers": parts}
+
+
+def _write_steps(steps: list[str]) -> dict[str, Any]:
+    for kind, step in _NORMALIZERS.items():
+        if steps == [step]:
+            return {"type": kind}
+    if not {*steps} <= {*_BERT_STEPS}:
+        raise Unsupported(f"tokenizers has no normalizer {steps[0]!r}")
+    lowercase, strip = "lowercase" in steps, "bert_strip_accents" in steps
+    return {
+        "type": "BertNormalizer",
+        "clean_text": "clean_text" in steps,
+        "handle_chinese_chars": "handle_chinese_chars" in steps,
+        "strip_accents": None if strip == lowercase else strip,
+        "lowercase": lowercase,
+    }
 
 
 # ---- pre-tokenizer ----
 
 
-def read_pre_tokenizer(component: Any) -> PreTokenizer:
-    """Return the pre-tokenizer of a byte-level model; it ends with ByteLevel."""
-    if component is None:
-        raise Unsupported("there is no pre-tokenizer; a byte-level vocabulary has a ByteLevel one")
-    parts = _flat(component, "pretokenizers", "pre-tokenizer")
+def read_pre_tokenizer(component: Any) -> tuple[PreTokenizer, bool]:
+    """Return the pre-tokenizer, and whether it ends with ByteLevel, as that of a byte-level model does."""
+    parts = [] if component is None else _flat(component, "pretokenizers", "pre-tokenizer")
     steps: list[PreTokenizer] = []
-    for number, part in enumerate(parts, 1):
+    byte_level = False
+    for part in parts:
         kind = _kind(part, "pre-tokenizer")
+        if byte_level:
+            raise Unsupported(f"the pre-tokenizer ByteLevel is followed by {kind}")
         if kind == "ByteLevel":
-            if number < len(parts):
-                raise Unsupported(f"the pre-tokenizer ByteLevel is followed by {_kind(parts[number], 'pre-tokenizer')}")
             if part.get("add_prefix_space"):
                 raise Unsupported("the pre-tokenizer ByteLevel with add_prefix_space cannot be represented")
+            byte_level = True
             if part.get("use_regex", True):
                 steps.append(pre_tokenizer("gpt2"))
-            return in_sequence(steps) if steps else pre_tokenizer("none")
-        if kind == "Split":
+        elif kind == "Split":
             steps.append(_read_split(part))
         elif kind == "Digits":
             steps.append(pre_tokenizer(r"\p{N}" if part.get("individual_digits") else r"\p{N}+"))
+        elif kind in _NAMED:
+            steps.append(pre_tokenizer(_NAMED[kind]))
+        elif kind == "Punctuation":
+            if part.get("behavior", "Isolated") != "Isolated":
+                raise Unsupported(f"the pre-tokenizer Punctuation with behavior {part['behavior']} cannot be represented; Isolated can")
+            steps.append(pre_tokenizer(PUNCTUATION))
+        elif kind == "Whitespace":
+            steps.append(pre_tokenizer(HUGGINGFACE_WHITESPACE, gaps="drop"))
         else:
-            raise Unsupported(f"the pre-tokenizer {kind} cannot be represented; Split, Digits and ByteLevel can")
-    raise Unsupported("the pre-tokenizer does not end with ByteLevel: the vocabulary is not byte-level")
+            known = ("Split", "Digits", *_NAMED, "Whitespace", "Punctuation", "ByteLevel")
+            raise Unsupported(f"the pre-tokenizer {kind} cannot be represented; {', '.join(known)} can")
+    return in_sequence(steps) if steps else pre_tokenizer("none"), byte_level
 
 
 def _read_split(part: Mapping[str, Any]) -> PreTokenizer:
@@ -123,21 +184,28 @@ def _custom(text: str, keeps: bool) -> PreTokenizer:
     return pre_tokenizer(text, gaps="keep" if keeps else "drop")
 
 
-def write_pre_tokenizer(chosen: PreTokenizer) -> dict[str, Any]:
-    """Return the component, ending with ByteLevel."""
-    last = chosen.steps[-1] if chosen.steps else chosen
-    use_regex = last.name == "gpt2"
-    byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": False, "use_regex": use_regex}
-    steps = chosen.steps or (chosen,)
-    splits = [_write_split(step) for step in (steps[:-1] if use_regex else steps) if step.name != "none"]
-    if not splits:
-        return byte_level
-    return {"type": "Sequence", "pretokenizers": [*splits, byte_level]}
+def write_pre_tokenizer(chosen: PreTokenizer, byte_level: bool) -> dict[str, Any] | None:
+    """Return the component, which ends with ByteLevel for a byte-level model; None for none."""
+    steps = [step for step in chosen.steps or (chosen,) if step.name != "none"]
+    use_regex = byte_level and bool(steps) and steps[-1].name == "gpt2"
+    parts = [_write_step(step) for step in (steps[:-1] if use_regex else steps)]
+    if byte_level:
+        parts.append({"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": False, "use_regex": use_regex})
+    if not parts:
+        return None
+    return parts[0] if len(parts) == 1 else {"type": "Sequence", "pretokenizers": parts}
 
 
-def _write_split(step: PreTokenizer) -> dict[str, Any]:
+def _write_step(step: PreTokenizer) -> dict[str, Any]:
     if step.name == "callable":
         raise Unsupported(f"a tokenizer.json cannot hold the function {step.pattern!r} as its pre-tokenizer")
+    for kind, name in _NAMED.items():
+        if step.name == name:
+            return {"type": kind}
+    if step.pattern == HUGGINGFACE_WHITESPACE and step.gaps == "drop":
+        return {"type": "Whitespace"}
+    if step.pattern == PUNCTUATION and step.gaps == "keep":
+        return {"type": "Punctuation", "behavior": "Isolated"}
     drops = step.gaps == "drop"
     try:
         text = to_oniguruma(PATTERNS.get(step.name, step.pattern))

@@ -1,4 +1,4 @@
-"""Texts that tell pre-tokenizers apart: an export is tried on them before it is written."""
+"""Texts that tell tokenizers apart: an export is tried on them before it is written."""
 
 from __future__ import annotations
 
@@ -15,12 +15,19 @@ _PARTS = (
     "\u2028", "\u3000", "\x1c", "\x00", "\x7f", "'", "'s", "'S", "'ll", "'LL", "'ſ", "’s", ".", ",", "!", "...", "/", "\\", "-",
     "_", "$", "+=", "(", "“", "。", "、", "😀", "👩\u200d💻", "\u200d", "\ufeff", "\ufffd", "\u0301", "\U000e0001", "\ud7ff", "\ue000",
 )  # fmt: skip
+#: What models of characters and pieces tell apart: unknown characters, words at the limit, accents, marks as text.
+_WORDS = (
+    "☃", "ℵ☃ℵ", "a☃", "☃a", "𝔘𝔫", "a" * 99, "b" * 100, "c" * 101, "的" * 101, "é" * 100, "ab" * 60, "a的b", "漢字kana", "Ünïcödé",
+    "E\u0301\u0323", "\u1e09", "ﬁ", "①", "Å", "가각", "\u1100\u1161\u11a8", "İI", "ẞ", "</w>", "a</w>", "a</w>b", "<w>", "##", "##a", "a##b",
+    "#", "[UNK]", "[CLS]a[SEP]", "<unk>", "<0xE4>", "<0x61>a", "can't", "a.b", "U.S.A.", "a\u200bb", "a\xadb", "\u06dd1", "2.5", "don’t",
+)  # fmt: skip
 
 
 def _texts() -> list[str]:
     pairs = ["".join(pair) for pair in itertools.product(_PARTS, repeat=2)]
     chosen = random.Random(2718)
-    return ["", *_PARTS, *pairs, *("".join(chosen.choices(_PARTS, k=chosen.randrange(3, 30))) for _ in range(3000))]
+    words = [f"{word}{glue}{other}" for word in _WORDS for glue in ("", " ", "-") for other in chosen.sample(_WORDS, 6)]
+    return ["", *_PARTS, *pairs, *_WORDS, *words, *("".join(chosen.choices(_PARTS, k=chosen.randrange(3, 30))) for _ in range(3000))]
 
 
 TEXTS = _texts()

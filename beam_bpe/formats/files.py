@@ -28,6 +28,14 @@ def read(path: str) -> bytes:
     return b"".join(parts)
 
 
+def read_text(path: str) -> str:
+    """Return the text of a file, without a byte order mark; FormatError if it is not UTF-8."""
+    try:
+        return read(path).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise FormatError(f"{path} is not UTF-8 at byte {error.start:,}") from None
+
+
 def read_json(path: str) -> dict[str, Any]:
     """Return the object of a JSON file; FormatError names path and position of what is wrong.
 

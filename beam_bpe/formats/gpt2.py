@@ -15,7 +15,7 @@ import numpy as np
 from beam_bpe import storage
 from beam_bpe.artifacts import FormatError
 from beam_bpe.formats import bytelevel, files
-from beam_bpe.formats.huggingface import read_merges, read_vocab
+from beam_bpe.formats.models import read_merges, read_vocab
 from beam_bpe.layout import AddedToken, Layout
 from beam_bpe.pretokenize import PreTokenizer, pre_tokenizer
 from beam_bpe.vocabulary import Vocabulary
@@ -45,12 +45,8 @@ def load(
         added = tuple(AddedToken(text, i) for text, i in special_tokens.items())
         tokens = read_vocab(vocab, added)
     except ValueError as error:
-        raise FormatError(f"{vocab_path}: {error}") from None
-    lines = files.read(merges_path)
-    try:
-        text = lines.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise FormatError(f"{merges_path} is not UTF-8 at byte {error.start:,}") from None
+        raise FormatError(f"{vocab_path}: {str(error)[:1000]}") from None
+    text = files.read_text(merges_path)
     rows = text.split("\n")  # not splitlines: a token may hold U+0085
     # A merge of the token "#version" is passed over as well, as `tokenizers` does.
     merges: list[Any] = [row.rstrip("\r") for row in rows if row.strip("\r") and not row.startswith(_VERSION)]
@@ -71,7 +67,7 @@ def load(
             layout=layout,
         )
     except ValueError as error:
-        raise FormatError(f"{merges_path}: {error}") from None
+        raise FormatError(f"{merges_path}: {str(error)[:1000]}") from None
 
 
 def _pair(path: str) -> tuple[str, str]:
@@ -93,6 +89,11 @@ def save(vocabulary: Vocabulary, path: str, *, overwrite: bool = False) -> None:
     Raises:
         ValueError: the files cannot hold the vocabulary; the message says what would be lost.
     """
+    if not vocabulary.model.is_byte_level:
+        raise ValueError(
+            f"vocab.json and merges.txt mean BPE of bytes, and the vocabulary is {vocabulary.model.algorithm} of characters: "
+            "write a tokenizer.json"
+        )
     if vocabulary.pre_tokenizer.name != "gpt2":
         raise ValueError(
             f"vocab.json and merges.txt mean GPT-2's pattern, and the vocabulary has {vocabulary.pre_tokenizer.name!r}: "

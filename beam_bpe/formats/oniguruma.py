@@ -24,7 +24,7 @@ from typing import Iterable, NoReturn
 
 import regex
 
-from beam_bpe.pretokenize import PATTERNS
+from beam_bpe.pretokenize import PATTERNS, pre_tokenizer
 
 # Word characters: of both, of Oniguruma's \w outside brackets (and its \b), of regex's \w.
 _WORD = r"\p{Alphabetic}\p{M}\p{Nd}\p{Pc}"
@@ -569,4 +569,4 @@ def same_pattern(pattern: str) -> str | None:
 @cache
 def _written() -> dict[str, str]:
     """Return the texts that we write ourselves."""
-    return {to_oniguruma(text): name for name, text in PATTERNS.items() if name != "whitespace"}
+    return {to_oniguruma(text): name for name, text in PATTERNS.items() if pre_tokenizer(name).gaps == "none"}

@@ -16,12 +16,12 @@ import pyarrow.compute as pc
 from beam_bpe import artifacts, storage
 from beam_bpe.artifacts import FormatError
 from beam_bpe.layout import Layout
+from beam_bpe.model import Model, byte_token
+from beam_bpe.normalize import spec
 from beam_bpe.pretokenize import PreTokenizer
 
 MERGES_FILE = "merges.parquet"
 VOCABULARY_FILE = "vocabulary.parquet"
-ALGORITHM = "bpe"
-UNIT = "byte"
 
 MERGES_SCHEMA = pa.schema(
     [
@@ -37,7 +37,7 @@ MERGES_SCHEMA = pa.schema(
     ]
 )
 #: What a token is; added ones are found like special ones, but always; no merge makes a piece.
-KINDS = ("piece", "byte", "merge", "special", "added")
+KINDS = ("piece", "byte", "merge", "special", "added", "character")
 VOCABULARY_SCHEMA = pa.schema(
     [
         pa.field("id", pa.uint32(), nullable=False),
@@ -70,7 +70,8 @@ def vocabulary_table(vocabulary: Any) -> pa.Table:
     size = len(vocabulary)
     kinds = np.zeros(size, np.int8)
     kinds[vocabulary.merged] = KINDS.index("merge")
-    kinds[[vocabulary.ids[bytes([byte])] for byte in range(256)]] = KINDS.index("byte")
+    for kind, places in _initial(vocabulary).items():
+        kinds[places] = KINDS.index(kind)
     tokens, outside = vocabulary.spelt, dict.fromkeys(range(len(vocabulary.tokens), size), b"")
     for token in vocabulary.added_tokens:
         kinds[token.id] = KINDS.index("special" if token.special else "added")
@@ -91,14 +92,31 @@ def vocabulary_table(vocabulary: Any) -> pa.Table:
     return pa.Table.from_arrays(columns, schema=VOCABULARY_SCHEMA)
 
 
+def _initial(vocabulary: Any) -> dict[str, list[int]]:
+    """Return the ids that merges start from, by kind."""
+    model, ids = vocabulary.model, vocabulary.ids
+    if model.is_byte_level:
+        return {"byte": [ids[bytes([byte])] for byte in range(256)]}
+    spelt = [byte_token(byte).encode() for byte in range(256)] if model.byte_fallback else []
+    if model.algorithm == "wordlevel":
+        return {}
+    made = set(vocabulary.merged.tolist())
+    characters = [i for token, i in ids.items() if i not in made and _is_character(token.decode(), model)]
+    return {"character": characters, "byte": [ids[token] for token in spelt]}
+
+
+def _is_character(token: str, model: Model) -> bool:
+    """Whether a token is one character with its marks, or the mark of the end of a word alone."""
+    mark, prefix = model.end_of_word, model.continuing_subword_prefix
+    bare = token.removesuffix(mark) if mark and model.attached else token
+    return len(bare) == 1 or token == mark or bool(prefix and token.startswith(prefix) and len(token) == len(prefix) + 1)
+
+
 def _header(vocabulary: Any, kind: str) -> dict[str, Any]:
     header = {
         "kind": kind,
-        "algorithm": ALGORITHM,
-        "unit": UNIT,
         "fingerprint": vocabulary.fingerprint,
-        "pre_tokenizer": vocabulary.pre_tokenizer.spec(),
-        "normalizer": vocabulary.normalizer,
+        **vocabulary.rules(),
         "special_tokens": list(vocabulary.special_tokens),
         "stop_reason": vocabulary.stop_reason,
         "parameters": vocabulary.parameters,
@@ -163,18 +181,20 @@ def load(folder: str, make: Callable[..., Any], *, allow_callables: Iterable[str
             raise FormatError(f"{url}: its header has no fingerprint, algorithm or unit")
     if header["fingerprint"] != merges_header["fingerprint"]:
         raise FormatError(f"{first} and {last} are not of one vocabulary: their fingerprints differ")
-    if header["algorithm"] != ALGORITHM or header["unit"] != UNIT:
-        raise FormatError(f"{last} holds {header['algorithm']} over {header['unit']}s; this reads {ALGORITHM} over bytes")
     for url, table, schema in ((last, tokens, VOCABULARY_SCHEMA), (first, merges, MERGES_SCHEMA)):
         if not table.schema.remove_metadata().equals(schema):
             raise FormatError(f"{url} has the columns {table.schema.remove_metadata()}, not {schema}")
     try:
+        model = Model.from_spec({**header.get("model", {}), "algorithm": header["algorithm"], "unit": header["unit"]})
+        normalizer = header["normalizer"]
+        if normalizer is not None and (here := spec(normalizer)) != header["normalizer_spec"]:
+            raise ValueError(f"the normalizer {normalizer!r} was {header['normalizer_spec']}; here it is {here}")
         layout = None
         alphabet = b"".join(tokens["token"][:256].to_pylist())
         if "layout" in header:
             columns = tokens["id"].to_pylist(), tokens["token"].to_pylist()
             layout = Layout.from_spec(header["layout"], *columns, merges["id"].to_numpy())
-            alphabet = layout.alphabet
+            alphabet = layout.alphabet if model.is_byte_level else b""
         vocabulary = make(
             pre_tokenizer=PreTokenizer.from_spec(header["pre_tokenizer"], allow_callables=allow_callables),
             alphabet=alphabet,
@@ -183,11 +203,12 @@ def load(folder: str, make: Callable[..., Any], *, allow_callables: Iterable[str
             counts=merges["count"].to_numpy(),
             replaced=merges["replaced"].to_numpy(),
             special_tokens=tuple(header["special_tokens"]),
-            normalizer=header["normalizer"],
+            normalizer=normalizer,
             stop_reason=header["stop_reason"],
             parameters=header["parameters"],
             totals=header["totals"],
             layout=layout,
+            model=model,
         )
     except KeyError as error:
         raise FormatError(f"{last}: its header has no {error}") from None

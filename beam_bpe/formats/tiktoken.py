@@ -93,7 +93,7 @@ def load(
         pattern: a name of `PATTERNS` or a regex as tiktoken takes it (there $ is the very end of a text; what
             its matches leave out is lost), if the file is not a published one.
         special_tokens: their ids; by default those of the encoding.
-        normalizer: "NFC", or None.
+        normalizer: name of a normalizer (`beam_bpe.normalize`), or None.
 
     Raises:
         FormatError: the file is broken, or is not the published one of that encoding.
@@ -149,7 +149,7 @@ def _named(pattern: str) -> str:
         return pattern
     ours = {"$": r"\Z", r"\z": r"\Z"}
     translated = _ENDS.sub(lambda end: ours.get(end[0], end[0]), pattern)
-    return next((name for name, text in PATTERNS.items() if text == pattern), translated)
+    return next((name for name, text in PATTERNS.items() if text == pattern and name != "bert"), translated)
 
 
 def _for_tiktoken(pattern: str) -> str:
@@ -218,12 +218,16 @@ def encoding_arguments(vocabulary: Vocabulary) -> dict[str, Any]:
     Raises:
         ValueError: tiktoken cannot give the same ids; the message says why.
     """
+    if not vocabulary.model.is_byte_level:
+        raise ValueError(f"tiktoken has BPE of bytes only, and the vocabulary is {vocabulary.model.algorithm} of characters")
     chosen = vocabulary.pre_tokenizer
     if chosen.name in ("callable", "sequence") or chosen.gaps == "keep":
         raise ValueError(
             f"tiktoken has one regex and drops what it leaves out: the pre-tokenizer {chosen.name!r} (gaps: {chosen.gaps}) "
             "cannot be said so"
         )
+    if chosen.name == "bert":  # its text is of people: the scanner goes by the punctuation of tokenizers
+        raise ValueError("tiktoken has no regex of the words of 'bert'")
     if vocabulary.normalizer is not None:
         raise ValueError(f"tiktoken has no normalizer, and the vocabulary has {vocabulary.normalizer}")
     for token in vocabulary.added_tokens:

@@ -15,13 +15,14 @@ from beam_bpe import _words
 from beam_bpe.counting import WordCounter
 from beam_bpe.documents import DocumentBatch
 from beam_bpe.framing import TOTALS_SHARD, frame, unframe
+from beam_bpe.normalize import check_normalizer
 from beam_bpe.pretokenize import pre_tokenizer
 from beam_bpe.reading import documents_of
 from beam_bpe.special import SpecialTokens
 from beam_bpe.transforms.read import READ_COUNTERS
 from beam_bpe.transforms.rows import columns_of, fields_of, row_of
 from beam_bpe.transforms.runners import refuse_lossy
-from beam_bpe.words import add_totals, check_alike
+from beam_bpe.words import add_totals, check_alike, parameters_of
 
 DEFAULT_SHARDS = 16
 DEFAULT_MEMORY = 512 << 20
@@ -59,6 +60,8 @@ class CountWords(beam.PTransform):
         threads: how many threads of a worker count one bundle; more than one pays where a worker has
             the cores for itself, and for named patterns only.
         column: the column of rows that holds the text.
+        normalizer: steps that what stands between special tokens goes through first, joined by "+": NFC, NFD, NFKC,
+            NFKD, lowercase, strip_accents; "bert" and "bert_cased" are those of BERT's models.
     """
 
     def __init__(
@@ -75,6 +78,7 @@ class CountWords(beam.PTransform):
         time_limit: float = 60.0,
         threads: int = 1,
         column: str = "text",
+        normalizer: Optional[str] = None,
     ):
         super().__init__()
         if shards < 1:
@@ -87,6 +91,8 @@ class CountWords(beam.PTransform):
             raise ValueError(f"errors={errors!r}: choose one of replace, strict, skip")
         self._pre_tokenizer = pre_tokenizer(pattern, split_with=split_with, gaps=gaps, time_limit=time_limit)
         self._specials = SpecialTokens(special_tokens)
+        check_normalizer(normalizer)
+        self._normalizer = normalizer
         self._errors = errors
         self._max_word_bytes = max_word_bytes
         self._shards = shards
@@ -169,6 +175,7 @@ class _CountFn(beam.DoFn):
     def __init__(self, params: CountWords):
         self._pre_tokenizer = params._pre_tokenizer
         self._specials = params._specials
+        self._normalizer = params._normalizer
         self._errors = params._errors
         self._max_word_bytes = params._max_word_bytes
         self._shards = params._shards
@@ -176,11 +183,7 @@ class _CountFn(beam.DoFn):
         self._memory = params._memory
         self._threads = params._threads
         self._column = params._column
-        self._parameters = {
-            "pre_tokenizer": self._pre_tokenizer.spec(),
-            "special_tokens": list(self._specials.tokens),
-            "max_word_bytes": self._max_word_bytes,
-        }
+        self._parameters = parameters_of(self._pre_tokenizer, self._specials.tokens, self._max_word_bytes, self._normalizer)
         self._bundles: Dict[Any, _Bundle] = {}
         self._waiting_bytes = 0
         self._grown = False  # since it was last looked whether the tables are too large
@@ -214,6 +217,7 @@ class _CountFn(beam.DoFn):
                 max_word_bytes=self._max_word_bytes,
                 documents=self._documents,
                 threads=self._threads,
+                normalizer=self._normalizer,
             )
             bundle = self._bundles[window] = _Bundle(counter)
         if isinstance(element, DocumentBatch):

@@ -20,7 +20,15 @@ from beam_bpe.vocabulary import Vocabulary
 
 #: The tag of the output for elements that cannot be encoded or decoded: (element, reason) pairs.
 DEAD_LETTERS = "dead_letters"
-ENCODE_COUNTERS = ("encoded_documents", "tokens", "special_tokens", "cut_documents", "failed_documents")
+ENCODE_COUNTERS = (
+    "encoded_documents",
+    "tokens",
+    "special_tokens",
+    "unknown_tokens",
+    "overlong_words",
+    "cut_documents",
+    "failed_documents",
+)
 
 
 class Encode(beam.PTransform):
@@ -232,29 +240,30 @@ class _EncodeFn(StoredDoFn):
         if not waiting:
             return
         try:
-            found, special = self._encoded([data for _, data, *_ in waiting])
+            found, told = self._encoded([data for _, data, *_ in waiting])
         except ValueError:  # one of them fails: see which
             for element, data, *windowing in waiting:
                 try:
-                    found, special = self._encoded([data])
+                    found, told = self._encoded([data])
                 except ValueError as error:
                     if str(error).startswith("document 0 "):  # the only one of its call
                         error = ValueError(str(error).replace("document 0 ", "the document ", 1))
                     yield self._failed(element, error, *windowing)
                     continue
-                yield from self._emitted([(element, data, *windowing)], found, special)
+                yield from self._emitted([(element, data, *windowing)], found, told)
             return
-        yield from self._emitted(waiting, found, special)
+        yield from self._emitted(waiting, found, told)
 
-    def _emitted(self, waiting: List[Any], found: List[np.ndarray], special: int) -> Iterator[WindowedValue]:
+    def _emitted(self, waiting: List[Any], found: List[np.ndarray], told: Dict[str, int]) -> Iterator[WindowedValue]:
         self._counters["encoded_documents"].inc(len(waiting))
         self._counters["tokens"].inc(sum(map(len, found)))
-        if special:
-            self._counters["special_tokens"].inc(special)
+        for name, number in told.items():
+            if number:
+                self._counters[name].inc(number)
         for (element, _, timestamp, window, pane), ids in zip(waiting, found):
             yield WindowedValue(_with_column(element, self._column, self._ids, ids.tolist()), timestamp, [window], pane)
 
-    def _encoded(self, texts: List[bytes]) -> Tuple[List[np.ndarray], int]:
+    def _encoded(self, texts: List[bytes]) -> Tuple[List[np.ndarray], Dict[str, int]]:
         stops = np.cumsum([0, *map(len, texts)], dtype=np.int64)
         most = None if self._wrapping.most is None else self._wrapping.most + 1
         batch = self._tokenizer.encode_documents(
@@ -262,7 +271,8 @@ class _EncodeFn(StoredDoFn):
         )
         self._counters["cut_documents"].inc(self._wrapping.cut(batch.ends)["cut_documents"])
         ids, ends = self._wrapping.apply(batch.ids, batch.ends)
-        return np.split(ids, ends[:-1]), batch.special
+        told = {"special_tokens": batch.special, "unknown_tokens": batch.unknown, "overlong_words": batch.overlong}
+        return np.split(ids, ends[:-1]), told
 
 
 class _DecodeFn(StoredDoFn):

@@ -1,6 +1,6 @@
 """From files to a vocabulary in one transform."""
 
-from typing import Optional, Sequence, Union
+from typing import Any, Optional, Sequence, Union
 
 import apache_beam as beam
 
@@ -21,39 +21,38 @@ class LearnVocabulary(beam.PTransform):
     Args:
         inputs: a path, glob, folder or URL, or a list of them.
         output: the folder to write into.
-        vocab_size: tokens, the 256 bytes and the special tokens included.
+        vocab_size: tokens, those included that are not learned.
         pattern: the pre-tokenization pattern: a name such as "o200k", or a regex.
-        special_tokens: they cut documents and get the last ids.
+        normalizer: steps that text goes through before it is cut into words, such as "NFC" (see CountWords).
+        special_tokens: they cut documents and get ids of their own.
         documents: what a document of a text file is: "file", "line" or "paragraph".
         field: the field of a JSON object that holds the text.
         column: the column of a Parquet or Arrow table that holds the text.
         errors: what happens to bytes that are not UTF-8: "replace", "strict" or "skip".
-        min_pair_count: pairs that occur less often are not merged.
-        max_token_length: in bytes, inclusive; none for no limit.
-        tie_break: "huggingface", "bytes" or "lexicographic".
         shards: into how many parts the table of words is cut.
         overwrite: replace what stands in the output folder.
+        options: those of TrainVocabulary.
     """
 
     def __init__(
         self,
         inputs: Union[str, Sequence[str]],
         output: str,
-        vocab_size: int,
+        vocab_size: Optional[int] = None,
         pattern: str = "o200k",
         special_tokens: Sequence[str] = (),
         documents: str = "file",
         field: str = "text",
         column: str = "text",
         errors: str = "replace",
-        min_pair_count: int = 2,
-        max_token_length: Optional[int] = None,
-        tie_break: str = "huggingface",
+        normalizer: Optional[str] = None,
         shards: int = DEFAULT_SHARDS,
         overwrite: bool = False,
+        **options: Any,
     ):
         super().__init__()
         self._output, self._vocab_size, self._pattern = output, vocab_size, pattern
+        train = TrainVocabulary(output, vocab_size, overwrite=overwrite, special_tokens=special_tokens, **options)
         self._steps = (
             ReadDocuments(
                 inputs,
@@ -63,18 +62,11 @@ class LearnVocabulary(beam.PTransform):
                 errors=errors,
                 pattern=pattern,
                 special_tokens=special_tokens,
+                normalizer=normalizer,
             ),
-            CountWords(pattern=pattern, special_tokens=special_tokens, shards=shards),
+            CountWords(pattern=pattern, special_tokens=special_tokens, shards=shards, normalizer=normalizer),
             WriteWords(storage.join(output, "words"), overwrite=overwrite),
-            TrainVocabulary(
-                output,
-                vocab_size,
-                special_tokens=special_tokens,
-                min_pair_count=min_pair_count,
-                max_token_length=max_token_length,
-                tie_break=tie_break,
-                overwrite=overwrite,
-            ),
+            train,
         )
 
     def display_data(self):

@@ -46,6 +46,8 @@ class ReadDocuments(beam.PTransform):
         pattern: the pre-tokenization pattern (name or regex) of the CountWords that follows.
         split_with: its function "module:function", if that is what cuts documents into words.
         special_tokens: those of the CountWords that follows.
+        normalizer: that of the CountWords that follows.  With one, a text is cut only where a space stands behind a
+            letter or number, and with the patterns that drop white space wherever that begins.
         dead_letters: a folder for what errors="skip" sets aside.
         whole: never cut a document, which CountWords(documents=True) needs.
         range_bytes: the size of a range; by default 8 MiB, 64 MiB for large inputs, less for small ones.
@@ -68,6 +70,7 @@ class ReadDocuments(beam.PTransform):
         whole: bool = False,
         range_bytes: Optional[int] = None,
         workers: int = 1,
+        normalizer: Optional[str] = None,
     ):
         super().__init__()
         if range_bytes is not None and range_bytes < 1:
@@ -83,6 +86,7 @@ class ReadDocuments(beam.PTransform):
             errors=errors,
             pre_tokenizer=chosen,
             special_tokens=SpecialTokens(special_tokens).tokens,
+            normalizer=normalizer,
             dead_letters=dead_letters,
             whole=whole,
         )

@@ -2,15 +2,15 @@
 
 import logging
 import time
-from typing import Iterator, Optional, Sequence
+from typing import Any, Iterator, Optional
 
 import apache_beam as beam
 from apache_beam.metrics import Metrics
 
 from beam_bpe import progress
-from beam_bpe.training import check_tie_break, check_vocab_size, train
-from beam_bpe.special import SpecialTokens
+from beam_bpe.learning import Learning
 from beam_bpe.stores import refuse_credentials
+from beam_bpe.training import learn
 from beam_bpe.transforms.stored import StoredDoFn
 from beam_bpe.words import WordCounts
 
@@ -27,75 +27,57 @@ class TrainVocabulary(beam.PTransform):
 
     Args:
         output: the folder to write into.
-        vocab_size: tokens, the 256 bytes and the special tokens included.
-        special_tokens: they get the last ids.
-        min_count: words that occur less often are left out.
-        min_pair_count: pairs that occur less often are not merged.
-        max_token_length: in bytes, inclusive; none for no limit.
-        tie_break: "huggingface", "bytes" or "lexicographic".
+        vocab_size: tokens, those included that are not learned.
         overwrite: replace a vocabulary that stands there.
         min_ram: memory that the worker should have, such as "16GB", for runners that heed it.
+        options: attributes of `beam_bpe.Learning`: what is learned (`algorithm`, `unit`, `end_of_word`, …) and how
+            (`special_tokens`, `min_count`, `min_pair_count`, `tie_break`, …).
     """
 
     def __init__(
         self,
         output: str,
-        vocab_size: int,
-        special_tokens: Sequence[str] = (),
-        min_count: int = 1,
-        min_pair_count: int = 2,
-        max_token_length: Optional[int] = None,
-        tie_break: str = "huggingface",
+        vocab_size: Optional[int] = None,
         overwrite: bool = False,
         min_ram: Optional[str] = None,
+        **options: Any,
     ):
         super().__init__()
         refuse_credentials(output)
-        SpecialTokens(special_tokens)
-        check_vocab_size(vocab_size, special_tokens)
-        check_tie_break(tie_break)
+        self._learning = Learning(vocab_size, **options)
         self._output = output
-        self._min_count = min_count
         self._overwrite = overwrite
         self._min_ram = min_ram
-        self._arguments = {
-            "vocab_size": vocab_size,
-            "special_tokens": tuple(special_tokens),
-            "min_pair_count": min_pair_count,
-            "max_token_length": max_token_length,
-            "tie_break": tie_break,
-        }
 
     def display_data(self):
-        return {"output": self._output, "vocab_size": self._arguments["vocab_size"]}
+        learning = self._learning
+        size = {"num_merges": learning.num_merges} if learning.vocab_size is None else {"vocab_size": learning.vocab_size}
+        return {"output": self._output, "algorithm": learning.algorithm, **size}
 
     def expand(self, folders: beam.PCollection[str]) -> beam.PCollection[str]:
-        learn = beam.ParDo(_TrainFn(self._output, self._min_count, self._overwrite, self._arguments))
+        step = beam.ParDo(_TrainFn(self._output, self._overwrite, self._learning))
         if self._min_ram:
-            learn = learn.with_resource_hints(min_ram=self._min_ram)
+            step = step.with_resource_hints(min_ram=self._min_ram)
         # A shuffle before and none fused behind: a retry learns again, and nothing else with it.
-        return folders | "Alone" >> beam.Reshuffle() | "Learn" >> learn.with_output_types(str)
+        return folders | "Alone" >> beam.Reshuffle() | "Learn" >> step.with_output_types(str)
 
 
 class _TrainFn(StoredDoFn):
     """Learn from one folder of words."""
 
-    def __init__(self, output, min_count, overwrite, arguments):
+    def __init__(self, output: str, overwrite: bool, learning: Learning):
         self._output = output
-        self._min_count = min_count
         self._overwrite = overwrite
-        self._arguments = arguments
+        self._learning = learning
         self._merges = Metrics.counter("beam_bpe", "merges")
         self._reported = 0
         self._logged = 0.0
 
     def process(self, folder: str) -> Iterator[str]:
         words = WordCounts.read(folder)
-        if self._min_count > 1:
-            words = words.prune(self._min_count)
         self._reported, self._logged = 0, time.monotonic()
         progress.add(distinct_words=len(words))
-        vocabulary = train(words, progress=self._report, **self._arguments)
+        vocabulary = learn(words, self._learning, self._report)
         self._report(len(vocabulary.left), len(vocabulary.left), 0)
         vocabulary.save(self._output, overwrite=self._overwrite)
         _LOGGER.info("%s: %d tokens (%s)", self._output, len(vocabulary), vocabulary.stop_reason)

@@ -7,12 +7,14 @@ makes the documentation: ``python -m apache_beam.yaml.generate_yaml_docs --provi
 
 import inspect
 import re
+from dataclasses import fields
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Optional, Sequence
+from typing import Any, Callable, Dict, List, Optional, Sequence, Union, get_args, get_type_hints
 
 import apache_beam as beam
 
 from beam_bpe import transforms
+from beam_bpe.learning import Learning
 from beam_bpe.transforms.encode import DEAD_LETTERS
 
 #: The file to include in a pipeline.
@@ -38,6 +40,31 @@ _TOLD = {
 }
 
 
+def _of_learning(named: Sequence[str]) -> List[inspect.Parameter]:
+    """Return the attributes of `Learning` as parameters, without those that a transform names itself."""
+    kinds = get_type_hints(Learning)
+    found = []
+    for one in fields(Learning):
+        if one.name in named:
+            continue
+        kind = kinds[one.name]
+        members = [member for member in get_args(kind) if member is not type(None)]
+        if one.name == "character_coverage":  # a decimal number, which Python may also give as text or a fraction
+            kind = float
+        elif type(None) in get_args(kind):
+            kind = Optional[Union[tuple(members)]]
+        keyword = inspect.Parameter.POSITIONAL_OR_KEYWORD
+        found.append(inspect.Parameter(one.name, keyword, default=one.default, annotation=kind))
+    return found
+
+
+def _told_of_learning(named: Sequence[str]) -> str:
+    """Return what the docstring of `Learning` says of these attributes, as arguments."""
+    attributes = (inspect.getdoc(Learning) or "").partition("Attributes:\n")[2].partition("\n\nRaises:")[0]
+    entries = re.split(r"\n(?=    \w)", attributes)
+    return "\n".join(entry for entry in entries if entry.split(":")[0].strip() not in named)
+
+
 class _WithErrors(beam.PTransform):
     """Encode or Decode with the elements that fail in an output of YAML's kind."""
 
@@ -60,7 +87,12 @@ def _factory(transform: Callable[..., beam.PTransform], main: Optional[str] = No
     """
     own = transform.__init__ is not beam.PTransform.__init__
     parameters: List[inspect.Parameter] = []
+    named: List[str] = []
     for name, parameter in inspect.signature(transform).parameters.items() if own else ():
+        if parameter.kind is inspect.Parameter.VAR_KEYWORD:
+            named = [one.name for one in parameters]
+            parameters += _of_learning(named)
+            continue
         if name == "vocabulary_options":
             more = {"pattern": Optional[str], "special_ids": Optional[Dict[str, int]]}
         elif name == "dead_letters" and main:
@@ -86,6 +118,8 @@ def _factory(transform: Callable[..., beam.PTransform], main: Optional[str] = No
     documentation = inspect.getdoc(transform) or ""
     for python, told in _TOLD.items():
         documentation = re.sub(python, told, documentation)
+    if named:  # options are the last argument
+        documentation = re.sub(r"(?s)    options: .*", lambda _: _told_of_learning(named), documentation)
     make.__name__ = make.__qualname__ = transform.__name__
     make.__doc__ = documentation
     make.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]

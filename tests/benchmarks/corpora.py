@@ -28,9 +28,11 @@ class NoCorpora(RuntimeError):
 class Corpora:
     """The inputs by name; a path is asked for, and the file is made when it is not there yet.
 
-    chunks-LANGUAGE-16m.parquet are documents of about 4 KB, cut at newlines and shuffled; documents-32.parquet is
+    chunks-LANGUAGE-16m.parquet are documents of about 4 KB, cut at newlines and shuffled, lower-LANGUAGE-16m.parquet
+    the same in small letters; documents-32.parquet is
     so many row groups of the shared documents (of 16, about 6 MB each); vocabulary-ENCODING and
-    tokenizer-ENCODING.json are a rank file in other formats; ids-ENCODING-LANGUAGE-6m.npz are ids of chunks.
+    tokenizer-ENCODING.json are a rank file in other formats; tokenizer-wordpiece.json is BERT's vocabulary over
+    words between whitespace, tokenizer-characters.json 32,000 tokens of characters, codes-characters.txt its merges; ids-ENCODING-LANGUAGE-6m.npz are ids of chunks.
     """
 
     def __init__(self, cache: Path, shared: Path | None):
@@ -74,6 +76,14 @@ def make(path: Path, shared: Path | None) -> None:
             _documents(temporary, int(size), _corpora(shared))
         elif kind == "vocabulary":
             _vocabulary(size, shared).save(str(temporary))
+        elif kind == "lower":
+            _lower(path, temporary, shared)
+        elif path.name == "tokenizer-wordpiece.json":
+            _wordpiece_json(temporary, _reference(shared))
+        elif path.name == "tokenizer-characters.json":
+            _characters_json(temporary, _made(path, "mixed-20m.txt", shared))
+        elif path.name == "codes-characters.txt":
+            _codes(temporary, _made(path, "tokenizer-characters.json", shared))
         elif kind == "tokenizer":
             _tokenizer_json(temporary, size, shared)
         elif kind == "ids":
@@ -86,6 +96,8 @@ def make(path: Path, shared: Path | None) -> None:
             _twice(temporary, _made(path, "mixed.txt", shared))
         elif path.name == "mixed-20m-twice.txt":
             _twice(temporary, _made(path, "mixed-20m.txt", shared))
+        elif path.name == "mixed-1m.txt":
+            shutil.copyfile(_corpora(shared) / path.name, temporary)
         elif kind == "mixed":
             _decompress(temporary, _corpora(shared) / f"{path.name}.zst")
         elif path.name == "tiny.txt":
@@ -170,6 +182,48 @@ def _chunks(path: Path, temporary: Path, shared: Path | None) -> None:
     pq.write_table(pa.table({"text": documents}), temporary)
 
 
+def _lower(path: Path, temporary: Path, shared: Path | None) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    chunks = _made(path, path.name.replace("lower-", "chunks-"), shared)
+    documents = [text.lower() for text in pq.read_table(chunks)["text"].to_pylist()]
+    pq.write_table(pa.table({"text": documents}), temporary)
+
+
+def _wordpiece_json(path: Path, reference: Path) -> None:
+    """Write BERT's pieces as a tokenizer.json without its normalizer, over words between whitespace."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+
+    pieces = (reference / "bert-base-uncased-vocab.txt").read_text(encoding="utf-8").splitlines()
+    ids = {piece: i for i, piece in enumerate(pieces)}
+    tokenizer = Tokenizer(models.WordPiece(ids, unk_token="[UNK]", max_input_chars_per_word=100))
+    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    tokenizer.decoder = decoders.WordPiece(cleanup=False)
+    tokenizer.add_special_tokens(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"])
+    tokenizer.save(str(path))
+
+
+def _characters_json(path: Path, text: Path) -> None:
+    """Learn merges of characters with an attached end of word by `tokenizers`, over words between whitespace."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+
+    tokenizer = Tokenizer(models.BPE(unk_token="<unk>"))
+    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    tokenizer.decoder = decoders.BPEDecoder("</w>")
+    options = {"special_tokens": ["<unk>"], "end_of_word_suffix": "</w>", "limit_alphabet": 1000, "show_progress": False}
+    tokenizer.train([str(text)], trainers.BpeTrainer(vocab_size=32_000, **options))
+    tokenizer.save(str(path))
+
+
+def _codes(path: Path, tokenizer: Path) -> None:
+    """Write the merges of a tokenizer.json as subword-nmt reads them."""
+    import json
+
+    merges = json.loads(tokenizer.read_text(encoding="utf-8"))["model"]["merges"]
+    path.write_text("#version: 0.2\n" + "".join(f"{left} {right}\n" for left, right in merges), encoding="utf-8")
+
+
 def _script(text: bytes) -> str:
     """Return the language that most of a text is written in, as far as its letters tell."""
     kana = sum(text.count(lead) for lead in (b"\xe3\x81", b"\xe3\x82", b"\xe3\x83"))
@@ -247,7 +301,9 @@ def _long_word(kind: str, size: int) -> bytes:
 
 
 def _make_words(path: Path, temporary: Path, shared: Path | None) -> None:
-    """Make a folder of words: words-TEXT (TEXT.txt counted by line, gpt2) or words-10m, words-1m."""
+    """Make a folder of words: words-TEXT (TEXT.txt counted by line, gpt2), words-spaced-TEXT (the same between whitespace)
+    or words-10m, words-1m.
+    """
     from timing import beam_bpe
 
     name = path.name.removeprefix("words-")
@@ -255,8 +311,9 @@ def _make_words(path: Path, temporary: Path, shared: Path | None) -> None:
         real = _made(path, "words-mixed" if name == "10m" else "words-mixed-20m", shared)
         _crossed_words(temporary, real, int(name.removesuffix("m")) * MB)
         return
-    text = _made(path, f"{name}.txt", shared)
-    beam_bpe("count", text, "-o", temporary, "--pattern", "gpt2", "--documents", "line")()
+    pattern = "whitespace" if name.startswith("spaced-") else "gpt2"
+    text = _made(path, f"{name.removeprefix('spaced-')}.txt", shared)
+    beam_bpe("count", text, "-o", temporary, "--pattern", pattern, "--documents", "line")()
 
 
 def _crossed_words(folder: Path, real: Path, wanted: int) -> None:

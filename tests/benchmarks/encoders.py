@@ -1,7 +1,7 @@
 """The encoders: `python encoders.py NAME WHAT ENCODING REFERENCE ARGUMENTS`; each answers with a line of JSON.
 
-NAME is an encoder, WHAT one of the programs below, ENCODING a published one (cl100k_base …), and REFERENCE the
-folder of its rank file and of patterns.json.  Every encoder is made from the same files, by the constructor of its
+NAME is an encoder, WHAT one of the programs below, ENCODING a published one (cl100k_base …) or the name of what
+--tokenizer-json and --codes hold, and REFERENCE the folder of its rank file and of patterns.json.  Every encoder is made from the same files, by the constructor of its
 documentation, with special tokens as plain text, and has one thread where it lets itself be told so.
 """
 
@@ -79,6 +79,7 @@ class Files:
     reference: Path
     vocabulary: str | None = None
     tokenizer_json: str | None = None
+    codes: str | None = None
 
     @property
     def ranks(self) -> str:
@@ -223,6 +224,22 @@ def tokenizers(files: Files, source: str = "") -> Encoder:
     )
 
 
+def subword_nmt(files: Files, source: str = "") -> Encoder:
+    """subword-nmt, from its codes; it gives strings, whose ids are those of the tokenizer.json."""
+    from subword_nmt.apply_bpe import BPE
+
+    with open(str(files.tokenizer_json), encoding="utf-8") as file:
+        known: dict[str, int] = json.load(file)["model"]["vocab"]
+    with open(str(files.codes), encoding="utf-8") as codes:
+        made = BPE(codes)
+
+    def ids(pieces: list[str]) -> list[int]:
+        spelled = (piece.removesuffix("@@") if piece.endswith("@@") else piece + "</w>" for piece in pieces)
+        return [known.get(piece, known["<unk>"]) for piece in spelled]
+
+    return Encoder(made, lambda document: made.segment_tokens(document.split()), ids=ids)
+
+
 def python(files: Files, source: str = "") -> Encoder:
     """Plain Python, which only decodes."""
     with open(files.ranks, "rb") as lines:
@@ -239,6 +256,7 @@ ENCODERS: dict[str, Callable[..., Encoder]] = {
     "fastokens": fastokens,
     "gigatoken": gigatoken,
     "quicktok": quicktok,
+    "subword_nmt": subword_nmt,
     "tiktoken": tiktoken,
     "tokenizers": tokenizers,
     "python": python,
@@ -461,6 +479,7 @@ def main() -> None:
     parser.add_argument("file", nargs="?", default="")
     parser.add_argument("--vocabulary", help="the encoding as a folder of ours")
     parser.add_argument("--tokenizer-json", help="the encoding as a tokenizer.json")
+    parser.add_argument("--codes", help="the encoding as codes of subword-nmt")
     parser.add_argument("--source", default="", help="of ours: folder, rank file, tokenizer.json")
     parser.add_argument("--way", default="call", help="call, or a way to take many documents")
     parser.add_argument("--most", type=int, default=0, help="bytes of text")
@@ -473,7 +492,7 @@ def main() -> None:
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     # This folder must not hide the peers.
     sys.path[:] = [path for path in sys.path if Path(path or ".").resolve() != Path(__file__).resolve().parent]
-    files = Files(options.encoding, options.reference, options.vocabulary, options.tokenizer_json)
+    files = Files(options.encoding, options.reference, options.vocabulary, options.tokenizer_json, options.codes)
     answer = PROGRAMS[options.what](lambda: ENCODERS[options.name](files, options.source), options)
     print(json.dumps(answer))
     sys.stdout.flush()

@@ -11,8 +11,9 @@ import time
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
-from beam_bpe import _merge, _scan, _words, cutting, training, words
+from beam_bpe import _merge, _scan, _words, cutting, merging, training, words
 from beam_bpe.pretokenize import PATTERNS, pre_tokenizer
 from beam_bpe.special import SpecialTokens
 from beam_bpe.words import WordCounts
@@ -243,6 +244,40 @@ def learn(folder: str, vocab_size: str, tie_break: str, merges_to: str) -> dict[
     with open(merges_to, "w", encoding="ascii") as file:
         file.writelines(f"{merge.left.hex()} {merge.right.hex()}\n" for merge in vocabulary.merges)
     return {**took, "words": len(table), "merges": len(vocabulary.left), "stop": vocabulary.stop_reason}
+
+
+def learn_pieces(folder: str, options: str, merges_to: str = "") -> dict[str, Any]:
+    """Learn characters, pieces or words from words that are in memory; options of `train` as JSON.
+
+    Words with other whitespace inside are left out, as `peers.py` leaves them out.
+    """
+    table = WordCounts.read(folder)
+    kept = [not any(map(str.isspace, word.decode())) for word in table.table["word"].to_pylist()]
+    table = WordCounts(table.table.filter(pa.array(kept)), table.parameters, table.totals)
+    loops = []
+    run = merging.run
+
+    def recorded(loop: _merge.MergeLoop, *arguments: Any, **more: Any) -> merging.Merges:
+        loops.append(loop)
+        return run(loop, *arguments, **more)
+
+    merging.run = recorded  # train does not give its loop away
+    clock = Clock()
+    vocabulary = training.train(table, **json.loads(options))
+    took = clock.read()
+    symbols = sum(len(word.decode()) + 1 for word in table.table["word"].to_pylist())
+    if merges_to:
+        with open(merges_to, "w", encoding="ascii") as file:
+            file.writelines(f"{merge.left.hex()} {merge.right.hex()}\n" for merge in vocabulary.merges)
+    return {
+        **took,
+        "words": len(table),
+        "symbols": symbols,
+        "merges": len(vocabulary.left),
+        "tokens": len(vocabulary),
+        "stop": vocabulary.stop_reason,
+        "peak_bytes": loops[0].peak_bytes if loops else 0,
+    }
 
 
 def learn_word(path: str, merges: str) -> dict[str, Any]:

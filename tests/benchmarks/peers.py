@@ -69,6 +69,67 @@ def tokenizers(options: argparse.Namespace) -> dict[str, Any]:
     return phases(started, counted, indexed, ended, ended)
 
 
+def tokenizers_characters(options: argparse.Namespace) -> dict[str, Any]:
+    """Train Hugging Face's tokenizers: characters with an end of word, words between whitespace, files by line."""
+    from tokenizers import Tokenizer, models, pre_tokenizers, trainers
+
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    trainer = trainers.BpeTrainer(
+        vocab_size=options.vocab_size,
+        min_frequency=2,
+        end_of_word_suffix="</w>",
+        show_progress=True,
+        progress_format="json",
+    )
+    with Lines() as lines:
+        started = now()
+        tokenizer.train([options.file], trainer)
+        ended = now()
+    counted, indexed = (_first(lines, f'{{"stage":"{stage}"', ended) for stage in ("Tokenize words", "Compute merges"))
+    return {**phases(started, counted, indexed, ended, ended), "tokens": tokenizer.get_vocab_size()}
+
+
+def subword_nmt(options: argparse.Namespace) -> dict[str, Any]:
+    """Learn with subword-nmt from a folder of words; vocab_size is the number of merges."""
+    import io
+
+    from subword_nmt import learn_bpe
+
+    counts = _words(options.file)
+    text = io.StringIO("".join(f"{word} {count}\n" for word, count in counts))
+    out = io.StringIO()
+    started = now()
+    learn_bpe.learn_bpe(text, out, options.vocab_size, min_frequency=2, is_dict=True)
+    ended = now()
+    merges = [line.split(" ") for line in out.getvalue().splitlines()[1:]]
+    if options.merges_to:
+        pairs = "".join(f"{left.encode().hex()} {right.encode().hex()}\n" for left, right in merges)
+        Path(options.merges_to).write_text(pairs)
+    return {**phases(started, started, started, ended, ended), "merges_made": len(merges)}
+
+
+def real_wordpiece(options: argparse.Namespace) -> dict[str, Any]:
+    """Train real-wordpiece by likelihood from a folder of words; vocab_size is the number of merges.
+
+    It counts words of texts; that is not timed.
+    """
+    from collections import Counter
+
+    from real_wordpiece.trainer import RealWordPieceTrainer
+    from tokenizers import Tokenizer, models
+
+    counts = Counter(dict(_words(options.file)))
+    trainer = RealWordPieceTrainer(min_frequency=2, special_tokens=["[UNK]"])
+    trainer.vocab_size = 1 + len(trainer.compute_alphabet(counts)) + options.vocab_size
+    trainer.calculate_word_counts = lambda tokenizer, texts: counts
+    tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
+    started = now()
+    trainer.train_tokenizer([], tokenizer)
+    ended = now()
+    return {**phases(started, started, started, ended, ended), "tokens": tokenizer.get_vocab_size()}
+
+
 def rustbpe(options: argparse.Namespace) -> dict[str, Any]:
     """Train rustbpe, by blocks of lines."""
     import logging
@@ -176,6 +237,14 @@ def _lines(path: str) -> Iterator[str]:
         yield from file
 
 
+def _words(folder: str) -> list[tuple[str, int]]:
+    """Return the words of a folder and their counts; those with other whitespace inside are left out."""
+    from beam_bpe.words import WordCounts
+
+    words = ((word.decode(), count) for word, count in WordCounts.read(folder).to_dict().items())
+    return [(word, count) for word, count in words if not any(map(str.isspace, word))]
+
+
 def _blocks(path: str) -> Iterator[str]:
     """Yield texts of about 64 KiB that end with a line."""
     with open(path, "rb") as file:
@@ -198,9 +267,12 @@ def _write_mapped(merges: Any, path: str) -> None:
 
 PEERS: dict[str, Callable[[argparse.Namespace], dict[str, Any]]] = {
     "gigabpe": gigabpe,
+    "real-wordpiece": real_wordpiece,
     "rustbpe": rustbpe,
     "sentencepiece": sentencepiece,
+    "subword-nmt": subword_nmt,
     "tokenizers": tokenizers,
+    "tokenizers-characters": tokenizers_characters,
 }
 
 

@@ -12,7 +12,7 @@ from typing import Any, Sequence
 
 PACKAGES = (
     *("beam_bpe", "apache-beam", "pyarrow", "numpy", "gigabpe", "rustbpe", "tokenizers", "sentencepiece", "regex"),
-    *("tiktoken", "gigatoken", "fastokens", "quicktok-v1"),
+    *("tiktoken", "gigatoken", "fastokens", "quicktok-v1", "real-wordpiece", "subword-nmt"),
 )
 
 

@@ -14,6 +14,8 @@ P6      encoding strings of megabytes without a place to cut them
 P7      decoding
 P8      the encoding job: its rate against its kernel, its stages, its memory
 P9      two local workers against one
+P10     learning characters and WordPiece from words that are counted already; memory
+P11     encoding with WordPiece and with merges of characters; are the ids those of tokenizers?
 latency one short string a call
 load    from a file to a tokenizer, and its pickle
 memory  bytes for each distinct word
@@ -51,12 +53,17 @@ BENCHMARKS = {
     "P7": "p7_decoding",
     "P8": "p8_encode_job",
     "P9": "p9_workers",
+    "P10": "p10_pieces",
+    "P11": "p11_encoding_pieces",
     "latency": "latency",
     "load": "loading",
     "memory": "memory",
     "engines": "engines",
 }
-PEERS = ("fastokens", "gigabpe", "gigatoken", "quicktok", "rustbpe", "sentencepiece", "tiktoken", "tokenizers")
+PEERS = (
+    *("fastokens", "gigabpe", "gigatoken", "quicktok", "real_wordpiece", "rustbpe", "sentencepiece"),
+    *("subword_nmt", "tiktoken", "tokenizers"),
+)
 
 
 def main() -> int:

@@ -1,0 +1,185 @@
+"""Parameters of learning, refused before any word is counted; whole words; what all families share."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from beam_bpe import merging, train
+from beam_bpe.characters import BYTES_PER_CHARACTER, BYTES_PER_SCORED_CHARACTER
+from beam_bpe.learning import Learning
+from beam_bpe.words import WordCounts
+
+LOW = {"low": 5, "lower": 2, "newest": 6, "widest": 3}
+
+
+# ---- parameters ----
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        ({"algorithm": "unigram"}, "algorithm='unigram': choose one of bpe, wordpiece, wordlevel"),
+        ({"unit": "word"}, "unit='word': choose one of byte, character"),
+        ({"algorithm": "wordpiece", "unit": "byte"}, "algorithm='wordpiece' is of characters"),
+        ({"end_of_word": "</w>"}, "end_of_word='</w>' has no meaning for bytes"),
+        ({"attached": True}, "attached=True has no meaning for bytes"),
+        ({"byte_fallback": True}, "byte_fallback=True has no meaning for bytes"),
+        ({"character_coverage": 0.9}, "character_coverage=0.9 has no meaning for bytes"),
+        ({"unk_token": "<unk>"}, "unk_token='<unk>' has no meaning for bytes"),
+        ({"score": "count"}, "score='count' has no meaning for bytes"),
+        ({"unit": "character", "seed_words": 3}, "seed_words=3 has no meaning for characters"),
+        ({"unit": "character", "continuing_subword_prefix": "@@"}, "continuing_subword_prefix='@@' has no meaning for characters"),
+        ({"algorithm": "wordpiece", "end_of_word": "</w>"}, "end_of_word='</w>' has no meaning for wordpiece"),
+        ({"algorithm": "wordlevel", "tie_break": "bytes"}, "tie_break='bytes' has no meaning for wordlevel"),
+        ({"algorithm": "wordlevel", "vocab_size": None, "num_merges": 3}, "num_merges=3 has no meaning for wordlevel"),
+        ({"unit": "character", "attached": True}, "attached=True says where .* give end_of_word"),
+        ({"unit": "character", "tie_break": "bytes"}, "tie_break='bytes' is of bytes"),
+        ({"algorithm": "wordpiece", "tie_break": "lexicographic"}, "goes with score='count'"),
+        ({"algorithm": "wordpiece", "score": "pmi"}, "score='pmi': choose one of likelihood, count"),
+        ({"unit": "character", "fuse_unk": True, "byte_fallback": True}, "fuse_unk=True joins unknown characters"),
+        ({"algorithm": "wordpiece", "max_input_chars_per_word": 0}, "max_input_chars_per_word=0"),
+        ({"unit": "character", "character_coverage": 0}, "character_coverage is 0; it must be above 0 and at most 1"),
+        ({"unit": "character", "character_coverage": 1.0001}, "character_coverage is 1.0001"),
+        ({"unit": "character", "character_coverage": float("nan")}, "character_coverage=nan"),
+        ({"unit": "character", "character_coverage": "most"}, "character_coverage='most': it is a number above 0"),
+        ({"unit": "character", "limit_alphabet": 0}, "limit_alphabet is 0; it must be at least 1"),
+        ({"unit": "character", "alphabet_order": ["a", "b", "a"]}, "alphabet_order holds 'a' twice"),
+        ({"num_merges": 4}, "vocab_size=300 and num_merges=4 are two limits"),
+        ({"vocab_size": None, "num_merges": -1}, "num_merges is -1; it must be at least 0"),
+        ({"min_count": 0}, "min_count is 0; it must be at least 1"),
+        ({"algorithm": "wordpiece", "seed_words": 300}, "vocab_size is 300, but what is there .* takes 301"),
+        ({"unit": "character", "byte_fallback": True, "vocab_size": 255}, "vocab_size is 255, but .* takes 256"),
+        ({"algorithm": "wordlevel", "vocab_size": 0}, "vocab_size is 0"),
+    ],
+)
+def test_options_that_are_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        Learning(**{"vocab_size": 300, **options})
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        ({}, r"vocab_size is None; it must be a whole number \(or give num_merges\)"),
+        ({"num_merges": 2.5}, "num_merges is 2.5; it must be a whole number"),
+        ({"vocab_size": True}, "vocab_size is True"),
+        ({"vocab_size": 300, "unit": "character", "limit_alphabet": "5"}, "limit_alphabet is '5'"),
+        ({"vocab_size": 300, "unit": "character", "alphabet_order": "abc"}, "alphabet_order is a list of spellings"),
+        ({"vocab_size": 300, "vocabsize": 4}, "vocabsize"),
+    ],
+)
+def test_options_of_another_type(options, message):
+    with pytest.raises(TypeError, match=message):
+        train(LOW, **options)
+
+
+def test_defaults_of_the_families():
+    families = {
+        "bytes": Learning(300),
+        "characters": Learning(300, unit="character"),
+        "wordpiece": Learning(300, algorithm="wordpiece"),
+        "wordlevel": Learning(algorithm="wordlevel"),
+    }
+    for family, learning in families.items():
+        assert learning.family == family
+    assert [one.unk_token for one in families.values()] == [None, "<unk>", "[UNK]", "<UNK>"]
+    assert [one.unit for one in families.values()] == ["byte", "character", "character", "character"]
+    assert families["wordpiece"].specials == ("[UNK]",)
+    assert Learning(300, unit="character", special_tokens=["<s>"]).specials == ("<unk>", "<s>")
+    assert Learning(300, unit="character", byte_fallback=True).specials == ()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"unit": "character", "end_of_word": "</w>", "attached": True, "character_coverage": Fraction(99, 100)},
+        {"algorithm": "wordpiece", "seed_words": np.int64(2), "alphabet_order": [*"lowernstid", *(f"##{c}" for c in "lowernstid")]},
+        {"algorithm": "wordlevel"},
+        {"num_merges": 3},
+    ],
+)
+def test_parameters_are_kept_and_saved(tmp_path, options):
+    vocabulary = train(LOW, None if "num_merges" in options else np.int32(290), special_tokens=["<s>"], **options)
+    vocabulary.save(str(tmp_path))
+    again = type(vocabulary).load(str(tmp_path))
+    assert again == vocabulary and again.parameters == vocabulary.parameters and again.totals == vocabulary.totals
+    assert again.model == vocabulary.model and again.tokens == vocabulary.tokens
+    assert vocabulary.parameters["vocab_size"] == (None if "num_merges" in options else 290)
+
+
+def test_merges_of_bytes_by_their_number():
+    vocabulary = train(LOW, num_merges=4, special_tokens=["<s>"])
+    assert vocabulary.merges == train(LOW, 260).merges and vocabulary.stop_reason == "num_merges"
+    assert len(vocabulary) == 261 and train(LOW, num_merges=10**12).stop_reason == "no_pairs"
+
+
+# ---- whole words ----
+
+
+def test_the_most_frequent_words():
+    words = {"b": 5, "a": 5, "é": 7, "zz": 5, "rare": 1, "<UNK>": 9}
+    vocabulary = train(words, 4, algorithm="wordlevel")
+    assert vocabulary.tokens == (b"", "é".encode(), b"a", b"b") and vocabulary.special_ids == {"<UNK>": 0}
+    assert vocabulary.stop_reason == "vocab_size"
+    assert vocabulary.totals["unknown_words"] == 5 + 1 + 9 and vocabulary.totals["distinct_words"] == 6
+    assert vocabulary.totals["characters"] == 5 + 5 + 7 + 10 + 4 + 45
+    everything = train(words, algorithm="wordlevel", min_count=5, special_tokens=["<s>", "</s>"])
+    assert everything.tokens == (b"", b"", b"", "é".encode(), b"a", b"b", b"zz")
+    assert everything.special_ids == {"<UNK>": 0, "<s>": 1, "</s>": 2} and everything.stop_reason == "no_words"
+    assert everything.totals["pruned_words"] == 1
+    assert train({"ab": 1}, 99, algorithm="wordlevel").stop_reason == "no_words"
+
+
+def test_whole_words_are_text():
+    with pytest.raises(ValueError, match=r"the word b'\\xff' is not UTF-8"):
+        train({b"\xff": 3}, algorithm="wordlevel")
+
+
+# ---- what the families share ----
+
+FAMILIES = [
+    {"unit": "character", "end_of_word": "</w>"},
+    {"algorithm": "wordpiece"},
+    {"algorithm": "wordpiece", "score": "count"},
+    {"algorithm": "wordlevel"},
+]
+
+
+@pytest.mark.parametrize("options", FAMILIES)
+def test_how_words_were_made_is_kept(options):
+    table = WordCounts.from_documents(["Low, LOWER newest"], pattern="whitespace", normalizer="lowercase")
+    vocabulary = train(table, 99, **options)
+    assert vocabulary.normalizer == "lowercase" and vocabulary.pre_tokenizer == table.pre_tokenizer
+    assert vocabulary.parameters["words"] == table.parameters
+
+
+@pytest.mark.parametrize("options", FAMILIES[:3])
+def test_memory_is_looked_at_first(monkeypatch, options):
+    monkeypatch.setattr(merging, "available_memory", lambda: 100)
+    cells = 27 if "end_of_word" in options else 24
+    cells += 1 if "end_of_word" in options else 0
+    each = BYTES_PER_SCORED_CHARACTER if options == {"algorithm": "wordpiece"} else BYTES_PER_CHARACTER
+    with pytest.raises(MemoryError, match=rf"learning from 4 words \({cells} characters\)") as caught:
+        train(LOW, 300, **options)
+    assert f"about {cells * each / 1e9:.1f} GB" in str(caught.value)
+
+
+@pytest.mark.parametrize("options", FAMILIES)
+def test_progress(options):
+    seen = []
+    vocabulary = train(LOW, 99, progress=lambda *args: seen.append(args), **options)
+    done, wanted, _ = seen[-1]
+    assert done == (len(vocabulary.left) or len(vocabulary) - 1) <= wanted
+
+
+@pytest.mark.parametrize("options", FAMILIES[:3])
+@pytest.mark.parametrize("error", [KeyboardInterrupt, ZeroDivisionError])
+def test_what_progress_raises_ends_the_learning(options, error):
+    def stop(*args):
+        raise error
+
+    with pytest.raises(error):
+        train(LOW, 99, progress=stop, **options)

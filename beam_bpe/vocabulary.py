@@ -267,20 +267,23 @@ class Vocabulary:
     @cached_property
     def fingerprint(self) -> str:
         """SHA-256 (hexadecimal) of all that decides how a text is encoded."""
+        merging = self.model.algorithm == "bpe"  # pieces and whole words are found without the merges that made them
         head = {
             **self.rules(),
             "alphabet": self.alphabet.hex(),
             "special_tokens": list(self.special_tokens),
-            "merges": len(self.left),
+            "merges": len(self.left) if merging else 0,
         }
+        if self.normalizer is not None:  # several names may say the same steps
+            head["normalizer"] = head.pop("normalizer_spec")
         if self.layout is not None:
             spec = self.layout.spec()
             head["layout"] = {key: value for key, value in spec.items() if key != "origin"}
         state = hashlib.sha256(artifacts.canonical_json(head).encode())
-        for side in (self.left, self.right):
-            state.update(side.astype("<u4").tobytes())
+        columns = [self.left, self.right, *([self.layout.merged] if self.layout is not None else [])]
+        for column in columns if merging else []:
+            state.update(column.astype("<u4").tobytes())
         if self.layout is not None:
-            state.update(self.layout.merged.astype("<u4").tobytes())
             state.update(np.asarray(pc.binary_length(self.spelt)).astype("<u4").tobytes())
             state.update(b"".join(self.tokens))
         return state.hexdigest()

@@ -61,9 +61,10 @@ def test_many_characters_between_letters(name):  # every one under the normalize
 @pytest.mark.slow
 def test_every_code_point():
     for context in ("a{0}b{0}{0} ", "{0}\u0301Ab"):
-        text = "".join(context.format(char) for char in EVERY)
-        for name in NORMALIZERS:
-            assert words(text, name) == their_words(text, name)
+        for start in range(0, len(EVERY), 1 << 14):  # tokenizers is slow on long texts
+            text = "".join(context.format(char) for char in EVERY[start : start + (1 << 14)])
+            for name in NORMALIZERS:
+                assert words(text, name) == their_words(text, name)
 
 
 @pytest.mark.parametrize("name", NORMALIZERS)

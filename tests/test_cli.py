@@ -909,7 +909,7 @@ def test_vocab_txt_is_converted(beam_bpe_main, pieces):
     content = json.loads((pieces / "t.json").read_text())
     assert content["model"]["type"] == "WordPiece" and content["normalizer"]["lowercase"] and content["pre_tokenizer"] == {"type": "BertPreTokenizer"}
     code, said, _ = beam_bpe_main("convert", pieces / "t.json", "-o", pieces / "again" / "vocab.txt")
-    assert code == 0 and "normalizer  bert: lowercase=True (do_lower_case)" in said
+    assert code == 0 and "normalizer  bert: do_lower_case=True for its readers" in said
     assert (pieces / "again" / "vocab.txt").read_text() == VOCAB_TXT
     assert beam_bpe_main("convert", pieces / "bert", "--cased", "-o", pieces / "cased", "--to", "parquet")[0] == 0
     cased = Vocabulary.load(str(pieces / "cased"))
@@ -958,7 +958,7 @@ def test_options_of_convert_that_do_not_go_with_the_file(beam_bpe_main, pieces):
         (["bert", "--cased", "--normalizer", "NFC"], "--cased and --normalizer contradict each other"),
         (["bert", "--normalizer", "NFX"], "there is no normalizer 'NFX'"),
         (["bpe.codes", "--alphabet", "ab", "--unk-token", "lo"], "--unk-token='lo' is a symbol of"),
-        (["bert", "--max-input-chars-per-word", "0"], "max_input_chars_per_word=0"),
+        (["bert", "--max-input-chars-per-word", "0"], "--max-input-chars-per-word=0"),
         (["bpe.codes", "--no-verify", "--to", "bert"], "--no-verify goes with"),
     ]:
         code, _, told = beam_bpe_main("convert", pieces / options[0], "-o", pieces / "x.json", *options[1:])

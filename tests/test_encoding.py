@@ -387,7 +387,7 @@ def test_every_reason_to_set_aside(tokenizer, tmp_path):
 
 def test_without_skip_the_error_names_the_place(tokenizer, tmp_path):
     pq.write_table(pa.table({"text": ["low", f"a{END}"]}), tmp_path / "a.parquet")
-    with fails(rf"a.parquet, row 1: the document holds the special token '<\|end\|>' at byte 1.*errors='skip' sets"):
+    with fails(r"a.parquet, row 1: the document holds the special token '<\|end\|>' at byte 1.*errors='skip' sets"):
         encode(tmp_path / "a.parquet", tmp_path / "out", tokenizer, Encoding(special="fail"))
     (tmp_path / "a.txt").write_text(f"low\nb{END}\n")
     with fails(r"a.txt, offset 4: the document holds"):

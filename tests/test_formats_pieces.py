@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from beam_bpe import Tokenizer, Vocabulary, WordCounts, formats, pre_tokenizer, train
 from beam_bpe.artifacts import FormatError
-from beam_bpe.formats import bert, components, huggingface, subword_nmt
+from beam_bpe.formats import components, huggingface, subword_nmt
 from beam_bpe.formats.difficult import TEXTS, own_texts
 from beam_bpe.formats.punctuation import PUNCTUATION
 from beam_bpe.layout import AddedToken, Layout
@@ -242,7 +242,8 @@ def test_unk_token_is_in_the_vocab(family, of_them, both, tmp_path):
     """Also where its id would follow from the others: without it tokenizers fails at the first unknown text."""
     content = of_them(family)
     unk = content["model"]["unk_token"]
-    vocab = {text: i for i, text in enumerate(text for text in content["model"]["vocab"] if text[0] not in "[<" or text == "<")}
+    special = {entry["content"] for entry in content["added_tokens"]}
+    vocab = {text: i for i, text in enumerate(text for text in content["model"]["vocab"] if text not in special)}
     vocab[unk] = len(vocab)
     content["model"]["vocab"] = vocab
     content["added_tokens"] = [{**content["added_tokens"][0], "content": unk, "id": vocab[unk]}]
@@ -605,17 +606,15 @@ def test_ids_of_codes(tmp_path):
 
 
 def random_codes(rng: random.Random, letters: str, attached: bool) -> str:
-    """Return random merges in a random order, several of which may make one symbol."""
+    """Return random merges, several of which may make one symbol, but none what was merged already."""
     symbols = [*letters, *([char + "</w>" for char in letters] if attached else ["</w>"])]
     pairs: dict[tuple[str, str], None] = {}
     for _ in range(rng.randrange(1, 60)):
         left, right = rng.choice(symbols), rng.choice([*symbols, *symbols[-9:]])
-        if not left.endswith("</w>") and len(left + right) < 16:
+        if not left.endswith("</w>") and len(left + right) < 16 and not any(left + right in pair for pair in [*pairs, (left, right)]):
             pairs[left, right] = None
             symbols.append(left + right)
     lines = [" ".join(pair) for pair in pairs or {(letters[0], letters[1]): None}]
-    if rng.random() < 0.5:
-        rng.shuffle(lines)
     return "\n".join(["#version: 0.2" if attached else "#version: 0.1", *lines]) + "\n"
 
 
@@ -681,6 +680,7 @@ def test_codes_cannot_hold(tmp_path):
         (replace(whole, normalizer="NFC"), "subword-nmt has no normalizer, and the vocabulary has NFC"),
         (replace(whole, pre_tokenizer=pre_tokenizer("gpt2")), "cuts text at spaces, and the vocabulary has the pre-tokenizer 'gpt2'"),
         (replace(whole, layout=added), "no added tokens, and 'zz' is one"),
+        (vocabulary_of(marked, ["a", "b", "ab", "aba"], [("ab", "a"), ("a", "b")]), "the merge of rank 1 makes 'ab', which a merge before it"),
         (vocabulary_of(marked, ["a"]), "reads no codes without a merge"),
         (vocabulary_of(marked, ["a", " ", "a "], [("a", " ")]), "cannot hold the symbol ' '"),
         (vocabulary_of(marked, ["a", "\r", "a\r"], [("a", "\r")]), "cannot hold the symbol '\\\\r'"),
@@ -701,6 +701,8 @@ def test_formats_by_name(tmp_path):
         assert formats.format_of(str(tmp_path / name)) == format
     with pytest.raises(FormatError, match="say which it is"):
         formats.format_of(str(tmp_path / "other"))
+    FAMILIES["apart"].save(str(tmp_path / "codes"))
+    assert formats.format_of(str(tmp_path / "codes")) == "parquet"
 
 
 FAMILIES = {

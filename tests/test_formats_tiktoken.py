@@ -131,7 +131,7 @@ def test_a_pattern_that_the_two_read_in_two_ways_is_refused(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("pattern", [name for name in PATTERNS])
+@pytest.mark.parametrize("pattern", [name for name in PATTERNS if name != "bert"])
 def test_what_is_trained_goes_to_tiktoken_and_back(pattern, tmp_path):
     vocabulary = train(WordCounts.from_documents([TEXT], pattern=pattern), 500, special_tokens=["<|end|>", "<é的>"])
     path = str(tmp_path / "v.tiktoken")

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import os
+import random
+import subprocess
+import sys
 from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+import beam_bpe
 from beam_bpe import merging, train
 from beam_bpe.characters import BYTES_PER_CHARACTER, BYTES_PER_SCORED_CHARACTER
 from beam_bpe.learning import Learning
 from beam_bpe.words import WordCounts
 
+ROOT = Path(beam_bpe.__file__).parent.parent
 LOW = {"low": 5, "lower": 2, "newest": 6, "widest": 3}
 
 
@@ -183,3 +190,45 @@ def test_what_progress_raises_ends_the_learning(options, error):
 
     with pytest.raises(error):
         train(LOW, 99, progress=stop, **options)
+
+
+ARTIFACTS = ("merges.parquet", "vocabulary.parquet")
+
+
+def saved(vocabulary, folder) -> list[bytes]:
+    vocabulary.save(str(folder))
+    return [(folder / name).read_bytes() for name in ARTIFACTS]
+
+
+@pytest.mark.parametrize("options", FAMILIES)
+def test_order_and_shards_change_no_byte(tmp_path, options):
+    rng = random.Random(6)
+    counts = {"".join(rng.choices("abcdé日", k=rng.randint(1, 9))).encode(): rng.randint(1, 40) for _ in range(1500)}
+    more = {**options, "special_tokens": ["<s>"]}
+    if "wordlevel" not in options.values():
+        more["character_coverage"] = 0.95
+    expected = saved(train(counts, 200, **more), tmp_path / "v")
+    pairs = list(counts.items())
+    rng.shuffle(pairs)
+    assert saved(train(dict(pairs), 200, **more), tmp_path / "order") == expected
+    for shards in (1, 7):
+        WordCounts.from_mapping(counts).write(str(tmp_path / f"words-{shards}"), shards=shards)
+        assert saved(train(WordCounts.read(str(tmp_path / f"words-{shards}")), 200, **more), tmp_path / f"{shards}") == expected
+
+
+def test_hash_seeds_change_no_byte(tmp_path):
+    code = (
+        "import sys, random; from beam_bpe import train, WordCounts\n"
+        "text = ' '.join(''.join(random.Random(i).choices('abcdé', k=6)) for i in range(500))\n"
+        "words = WordCounts.from_documents([text])\n"
+        "for i, options in enumerate([{'unit': 'character', 'byte_fallback': True}, {'algorithm': 'wordpiece', 'seed_words': 9}]):\n"
+        "    train(words, 400, special_tokens=['<e>'], **options).save(f'{sys.argv[1]}-{i}')\n"
+    )
+    found = []
+    for seed in ("0", "1"):
+        subprocess.run(
+            [sys.executable, "-c", code, str(tmp_path / seed)], check=True, cwd=ROOT,
+            env={**os.environ, "PYTHONHASHSEED": seed},
+        )  # fmt: skip
+        found.append([(tmp_path / f"{seed}-{i}" / name).read_bytes() for i in (0, 1) for name in ARTIFACTS])
+    assert found[0] == found[1]

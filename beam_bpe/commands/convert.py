@@ -48,7 +48,7 @@ def _convert(args: argparse.Namespace) -> None:
     if len(unreached):
         print(f"{'unreached':<11} {len(unreached):,} tokens are made by no merge, such as {unreached[0].as_py()!r}")
     if chosen == "bert":
-        print(f"{'normalizer':<11} {vocabulary.normalizer}: lowercase={vocabulary.normalizer == 'bert'} (do_lower_case) for its readers")
+        print(f"{'normalizer':<11} {vocabulary.normalizer}: do_lower_case={vocabulary.normalizer == 'bert'} for its readers")
     if chosen == "tiktoken":
         print(f"{'pattern':<11} {vocabulary.pre_tokenizer.pattern}")
         print(f"{'special':<11} {vocabulary.special_ids}")

@@ -23,8 +23,8 @@ def add_vocabulary(parser: Parser, *, several: bool = False) -> None:
         required=True,
         metavar="PATH",
         action="append" if several else "store",
-        help="our folder, tokenizer.json, a rank file of tiktoken, vocab.json beside merges.txt, BERT's vocab.txt, or codes of "
-        "subword-nmt; a path or URL"
+        help="our folder, tokenizer.json, a rank file of tiktoken, vocab.json beside merges.txt, BERT's vocab.txt, or codes "
+        "of subword-nmt; a path or URL"
         + ("; repeatable" if several else ""),
     )
     add_format(group)
@@ -35,7 +35,9 @@ def add_format(group: Any) -> None:
     group.add_argument("--vocabulary-format", choices=formats.FORMATS, help="by default by the name of the file")
     group.add_argument("--encoding", metavar="NAME", help=f"of a rank file: {', '.join(ENCODINGS)} (by its hash)")
     group.add_argument(
-        "--pattern", metavar="PATTERN", help=f"of a rank file, vocab.json, vocab.txt or codes: {', '.join(PATTERNS)}, or a regex"
+        "--pattern",
+        metavar="PATTERN",
+        help=f"of a rank file, vocab.json, vocab.txt or codes: {', '.join(PATTERNS)}, or a regex",
     )
     group.add_argument(
         "--normalizer", metavar="NAME", help="of vocab.txt (bert), a rank file or codes (none): steps joined by +, or none"
@@ -44,7 +46,7 @@ def add_format(group: Any) -> None:
     group.add_argument("--unk-token", metavar="TEXT", help="of vocab.txt ([UNK]), or of codes instead of tokens of bytes")
     group.add_argument("--continuing-subword-prefix", metavar="TEXT", help="of vocab.txt (##)")
     group.add_argument("--max-input-chars-per-word", type=int, metavar="N", help="of vocab.txt (100)")
-    group.add_argument("--alphabet", metavar="CHARACTERS", help="of codes: those that have a token beside those in the merges")
+    group.add_argument("--alphabet", metavar="CHARACTERS", help="of codes: further ones that have tokens")
     group.add_argument(
         "--special-id", action="append", default=[], metavar="TEXT=ID", help="a special token of a rank file; repeatable"
     )

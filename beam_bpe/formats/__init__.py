@@ -54,11 +54,11 @@ def format_of(path: str) -> str:
         return "huggingface"
     if name == "vocab.txt" or name.endswith(("-vocab.txt", "_vocab.txt")):
         return "bert"
-    if name == "codes" or name.endswith(".codes"):
-        return "subword_nmt"
     for there, found in _IN_A_FOLDER.items():
         if storage.exists(storage.join(path, there)):
             return found
+    if name == "codes" or name.endswith(".codes"):
+        return "subword_nmt"
     if not storage.exists(path):
         raise FileNotFoundError(f"{path} holds no vocabulary: there is no {', '.join(_IN_A_FOLDER)}")
     if _first_bytes(path, 9) == b"#version:":
@@ -105,7 +105,7 @@ def _first_bytes(path: str, size: int) -> bytes:
     try:
         with storage.open_read(path) as file:
             return file.read(size)
-    except IsADirectoryError:
+    except (IsADirectoryError, FileNotFoundError):  # a folder of a store
         return b""
 
 

@@ -68,7 +68,7 @@ def load(
     pieces = _pieces(path)
     ids = {piece: i for i, piece in enumerate(pieces) if piece}
     if unk_token not in ids:
-        raise FormatError(f"{path} has no piece {unk_token!r} for what it cannot cut: name the one it has (unk_token=, --unk-token)")
+        raise FormatError(f"{path} has no piece {unk_token!r} for unknown words: name it (unk_token=, --unk-token)")
     special = {text: ids[text] for text in (*special_tokens, unk_token) if text in ids}
     added = tuple(AddedToken(text, i) for text, i in sorted(special.items(), key=lambda item: item[1]))
     around = [text for text in ("[CLS]", "[SEP]") if text in special]
@@ -124,14 +124,14 @@ def _pieces(path: str) -> list[str]:
 def save(vocabulary: Vocabulary, path: str, *, overwrite: bool = False) -> None:
     """Write a vocab.txt for BERT's tokenizers; a path that does not end with .txt is that of its folder.
 
-    The normalizer, "bert" or "bert_cased", is said to a reader as `lowercase` (tokenizers) or `do_lower_case` (transformers).
+    The normalizer, "bert" or "bert_cased", is said to readers as `lowercase` (tokenizers), `do_lower_case` (transformers).
 
     Raises:
         ValueError: the file, as it is read by others, cannot hold the vocabulary; the message says what would be lost.
     """
     model, path = vocabulary.model, os.fspath(path)
     if model.algorithm != "wordpiece":
-        raise ValueError(f"a vocab.txt holds WordPiece, and the vocabulary is {model.algorithm} of {model.unit}s: its merges would be lost")
+        raise ValueError(f"a vocab.txt holds WordPiece, and the vocabulary is {model.algorithm} of {model.unit}s")
     for name, value in model.spec().items():
         if value != getattr(_USUAL, name):
             raise _lost(f"{name}={value!r} ({getattr(_USUAL, name)!r} is meant by it)")
@@ -153,10 +153,14 @@ def save(vocabulary: Vocabulary, path: str, *, overwrite: bool = False) -> None:
         if not text:
             raise ValueError(f"a vocab.txt has a piece for every id, and there is none of id {i}: write a tokenizer.json")
         if text.strip() != text or "\n" in text or "\r" in text:
-            raise ValueError(f"a vocab.txt cannot hold the piece {text[:60]!r} of id {i}, whose whitespace is lost: write a tokenizer.json")
+            raise ValueError(
+                f"a vocab.txt cannot hold the piece {text[:60]!r} of id {i}, whose whitespace is lost: write a "
+                "tokenizer.json"
+            )
         if text in SPECIAL_TOKENS and text not in vocabulary.special_ids:
             raise _lost(f"that the piece {text!r} is not special")
-    files.write(path if path.endswith(".txt") else storage.join(path, FILE), b"".join(token + b"\n" for token in tokens), overwrite)
+    path = path if path.endswith(".txt") else storage.join(path, FILE)
+    files.write(path, b"".join(token + b"\n" for token in tokens), overwrite)
 
 
 def _lost(what: str) -> ValueError:

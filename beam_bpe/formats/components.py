@@ -51,7 +51,8 @@ def _flat(component: Any, members: str, what: str) -> list[dict[str, Any]]:
 # ---- normalizer ----
 
 
-_NORMALIZERS = {kind: kind for kind in ("NFC", "NFD", "NFKC", "NFKD")} | {"Lowercase": "lowercase", "StripAccents": "strip_accents"}
+_FORMS = ("NFC", "NFD", "NFKC", "NFKD")
+_NORMALIZERS = {**{kind: kind for kind in _FORMS}, "Lowercase": "lowercase", "StripAccents": "strip_accents"}
 #: The steps of BertNormalizer in its order.
 _BERT_STEPS = ("clean_text", "handle_chinese_chars", "bert_strip_accents", "lowercase")
 
@@ -68,7 +69,8 @@ def read_normalizer(component: Any) -> str | None:
         elif kind in _NORMALIZERS:
             names.append(_NORMALIZERS[kind])
         else:
-            raise Unsupported(f"the normalizer {kind} cannot be represented; {', '.join(_NORMALIZERS)} and BertNormalizer can")
+            known = (*_NORMALIZERS, "BertNormalizer")
+            raise Unsupported(f"the normalizer {kind} cannot be represented; {', '.join(known)} can")
     return "+".join(names) or None
 
 
@@ -142,7 +144,9 @@ def read_pre_tokenizer(component: Any) -> tuple[PreTokenizer, bool]:
             steps.append(pre_tokenizer(_NAMED[kind]))
         elif kind == "Punctuation":
             if part.get("behavior", "Isolated") != "Isolated":
-                raise Unsupported(f"the pre-tokenizer Punctuation with behavior {part['behavior']} cannot be represented; Isolated can")
+                raise Unsupported(
+                    f"the pre-tokenizer Punctuation with behavior {part['behavior']} cannot be represented; Isolated can"
+                )
             steps.append(pre_tokenizer(PUNCTUATION))
         elif kind == "Whitespace":
             steps.append(pre_tokenizer(HUGGINGFACE_WHITESPACE, gaps="drop"))

@@ -88,7 +88,7 @@ def _flag(content: Mapping[str, Any], name: str) -> bool:
 
 def _check_unk(model: Model, vocab: Mapping[str, int]) -> None:
     if model.unk_token not in vocab:
-        raise ValueError(f"unk_token is {model.unk_token!r}, which is not in the vocab: text without a token could not be encoded")
+        raise ValueError(f"unk_token is {model.unk_token!r}, which is not in the vocab: unknown text could not be encoded")
 
 
 # ---- BPE of bytes ----
@@ -99,7 +99,8 @@ def _read_bytes(content: Mapping[str, Any], added: tuple[AddedToken, ...]) -> Re
     whole = bool(content.get("ignore_merges"))
     tokens = read_vocab(content.get("vocab"), added, whole_pieces=whole)
     columns = read_merges(content["merges"], tokens)
-    return Read(Model(), tokens, *columns, whole, {name: content[name] for name in ("unk_token", "fuse_unk") if content.get(name)})
+    kept = {name: content[name] for name in ("unk_token", "fuse_unk") if content.get(name)}
+    return Read(Model(), tokens, *columns, whole, kept)
 
 
 def _check_vocab(vocab: Any) -> None:
@@ -176,11 +177,11 @@ def _read_characters(content: Mapping[str, Any], added: tuple[AddedToken, ...]) 
     fallback, fuse = _flag(content, "byte_fallback"), _flag(content, "fuse_unk")
     if not unk and not fallback:
         raise Unsupported(
-            "the model BPE has no unk_token and no byte_fallback: tokenizers loses characters that have no token, which cannot "
-            "be represented"
+            "the model BPE has no unk_token and no byte_fallback: tokenizers loses characters that have no token, which "
+            "cannot be represented"
         )
     if fallback and mark:
-        raise Unsupported(f"the model's end_of_word_suffix={mark!r} with byte_fallback, which spells its bytes, cannot be represented")
+        raise Unsupported(f"the model's end_of_word_suffix={mark!r} with byte_fallback cannot be represented")
     tokens = read_pieces(content.get("vocab"), added)
     vocab = content["vocab"]
     if fallback and unk not in vocab:
@@ -214,9 +215,10 @@ def _check_merges(model: Model, tokens: Sequence[bytes], left: np.ndarray, right
         found = np.isin(side, ids)
         if found.any():
             rank = int(np.argmax(found))
+            text = tokens[side[rank]].decode()[:80]
             raise Unsupported(
-                f"the merge of rank {rank} is of {tokens[side[rank]].decode()[:80]!r}, which stands for characters without a token "
-                "and is not merged here, but by tokenizers"
+                f"the merge of rank {rank} is of {text!r}, which stands for characters without a "
+                "token and is not merged here, but by tokenizers"
             )
 
 
@@ -263,7 +265,7 @@ def write_model(vocabulary: Vocabulary, vocab: Mapping[str, int], kept: Mapping[
         return {"type": "WordLevel", "vocab": vocab, "unk_token": model.unk_token}
     if model.algorithm == "wordpiece":
         if model.unk_characters:
-            raise Unsupported("tokenizers has no WordPiece in which an unknown character alone is unk_token: unk_characters would be lost")
+            raise Unsupported("WordPiece of tokenizers makes whole words unk_token: unk_characters would be lost")
         most = model.max_input_chars_per_word
         return {
             "type": "WordPiece",
@@ -273,9 +275,12 @@ def write_model(vocabulary: Vocabulary, vocab: Mapping[str, int], kept: Mapping[
             "vocab": vocab,
         }
     if model.end_of_word and not model.attached:
-        raise Unsupported(f"tokenizers attaches the end of a word to its last character: {model.end_of_word!r} as a symbol of its own would be lost")
+        raise Unsupported(
+            f"tokenizers attaches the end of a word to its last character: {model.end_of_word!r} as a symbol of its own "
+            "would be lost"
+        )
     if model.end_of_word and model.byte_fallback:
-        raise Unsupported(f"tokenizers spells the bytes of {model.end_of_word!r} too under byte_fallback: other ids would be given")
+        raise Unsupported(f"tokenizers spells the bytes of {model.end_of_word!r} too under byte_fallback: ids would differ")
     spell: Callable[[bytes], str] = bytelevel.shown if model.is_byte_level else bytes.decode
     if not model.is_byte_level:
         _check_merges(model, vocabulary.tokens, vocabulary.left, vocabulary.right)

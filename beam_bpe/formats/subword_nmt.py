@@ -123,15 +123,36 @@ def _pairs(path: str) -> tuple[list[tuple[str, str]], bool]:
         if len(parts) != 2 or not all(parts):
             raise FormatError(f"{path}, line {number}: {line[:60]!r} is not two symbols with a space between")
         if pairs.setdefault((parts[0], parts[1]), number) != number:
-            raise FormatError(f"{path}, line {number}: the merge {line[:60]!r} stands in line {pairs[parts[0], parts[1]]} as well")
+            before = pairs[parts[0], parts[1]]
+            raise FormatError(f"{path}, line {number}: the merge {line[:60]!r} stands in line {before} as well")
     made = {left + right for left, right in pairs}
     for (left, right), number in pairs.items():
         for part in (left, right):
             if part not in made and not _is_first(part, attached):
                 raise FormatError(f"{path}, line {number}: the symbol {part[:60]!r} is no character, and no merge makes it")
+    if late := _made_late(pairs):
+        raise FormatError(
+            f"{path}, line {first + late[0]}: the merge makes {late[1][:60]!r}, which a line before merges already: such "
+            "codes are not learned, and subword-nmt cuts words by them in another way"
+        )
     if any("Ġ" in left for left, _ in pairs) and not any(END_OF_WORD in right for _, right in pairs):
         raise FormatError(f"{path} holds merges of bytes as GPT-2's merges.txt, which is read beside its vocab.json")
     return [*pairs], attached
+
+
+def _made_late(pairs: Iterable[tuple[str, str]]) -> tuple[int, str] | None:
+    """Return the rank and the symbol of a merge that makes what a merge before it has as a part; None if there is none.
+
+    subword-nmt merges all of a pair in a word before it looks for another one, here one is merged at a time, as by
+    tokenizers and tiktoken.  That is the same where what a merge makes is a part of later merges alone, as in codes that
+    are learned.
+    """
+    used: set[str] = set()
+    for rank, (left, right) in enumerate(pairs):
+        used |= {left, right}
+        if left + right in used:
+            return rank, left + right
+    return None
 
 
 def _is_first(symbol: str, attached: bool) -> bool:
@@ -151,20 +172,27 @@ def save(vocabulary: Vocabulary, path: str, *, overwrite: bool = False) -> None:
     if model.is_byte_level or model.algorithm != "bpe" or model.end_of_word != END_OF_WORD:
         what = f"ends words with {model.end_of_word!r}" if model.algorithm == "bpe" else "has no merges that are applied"
         raise ValueError(
-            f"codes hold merges of characters with {END_OF_WORD!r}, and the vocabulary is {model.algorithm} of {model.unit}s and {what}"
+            f"codes hold merges of characters with {END_OF_WORD!r}, and the vocabulary is {model.algorithm} of "
+            f"{model.unit}s and {what}"
         )
     if vocabulary.normalizer is not None:
         raise ValueError(f"subword-nmt has no normalizer, and the vocabulary has {vocabulary.normalizer}")
     if vocabulary.pre_tokenizer.name != "whitespace" and vocabulary.pre_tokenizer != SPACES:
-        raise ValueError(f"subword-nmt cuts text at spaces, and the vocabulary has the pre-tokenizer {vocabulary.pre_tokenizer.name!r}")
+        name = vocabulary.pre_tokenizer.name
+        raise ValueError(f"subword-nmt cuts text at spaces, and the vocabulary has the pre-tokenizer {name!r}")
     for token in vocabulary.added_tokens:
         if not token.special:
             raise ValueError(f"subword-nmt has no added tokens, and {token.text!r} is one")
     if not len(vocabulary.left):
         raise ValueError("subword-nmt reads no codes without a merge, and the vocabulary has none")
+    pairs = [(merge.left.decode(), merge.right.decode()) for merge in vocabulary.merges]
+    if late := _made_late(pairs):
+        raise ValueError(
+            f"the merge of rank {late[0]} makes {late[1][:60]!r}, which a merge before it has as a part: subword-nmt "
+            "would cut words in another way"
+        )
     lines = [f"{VERSION} {'0.2' if model.attached else '0.1'}\n"]
-    for merge in vocabulary.merges:
-        left, right = merge.left.decode(), merge.right.decode()
+    for left, right in pairs:
         if wrong := next((part for part in (left, right) if {*" \n\r"} & {*part}), None):
             raise ValueError(f"codes cannot hold the symbol {wrong[:60]!r}, since a space or a line end stands in it")
         lines.append(f"{left} {right}\n")

@@ -45,10 +45,12 @@ def run(bench: Bench) -> None:
     what = f"{words:,} words → {PIECES:,} pieces by likelihood"
     claim = f"{least(by_likelihood, seconds):.2f} s, {by_likelihood[0].answer['peak_bytes'] / 1e6:.0f} MB"
     report.claim(Claim("P10", what, claim, "", None, "reported", None))
-    _tokenizers(bench, mixed, characters, rows)
-    _subword_nmt(bench, rows)
-    _real_wordpiece(bench, rows)
     report.table(f"Words of {mixed.name} between whitespace, by line: best (median)", COLUMNS, rows)
+    rows = []
+    _real_wordpiece(bench, rows)
+    _subword_nmt(bench, rows)
+    _tokenizers(bench, mixed, characters, rows)
+    report.table("Peers, once each, beside ours on the same words", COLUMNS, rows)
     report.note(
         "words → merges: from a table of words in memory to the last merge (tokenizers: its own phases, told in the run "
         "that reads and counts). real-wordpiece does not compute scores anew where they rise, so its merges are others."
@@ -92,6 +94,7 @@ def _tokenizers(bench: Bench, mixed: Path, ours: list[Run], rows: list[list[str]
     if not installed("tokenizers"):
         return
     peer = [program("peers", "tokenizers-characters", mixed, ours[0].answer["tokens"])()]
+    rows.append(_row(f"characters, {MERGES:,} merges", ours))
     _peer(bench, "tokenizers", f"characters, {ours[0].answer['merges']:,} merges", ours, peer, rows)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bench import Bench
 from report import Claim, both, rate
-from timing import Run, alternate, beam_bpe, cpu, cpu_seconds, installed, least, middle, program, seconds, wall
+from timing import Run, alternate, beam_bpe, cpu_seconds, installed, least, middle, program, seconds, wall
 
 PATTERNS = ("gpt2", "cl100k", "o200k", "llama3")
 #: 150 MB/s where gigabpe's two threads do 75 to 90.

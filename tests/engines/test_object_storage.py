@@ -26,7 +26,7 @@ import pytest
 import services
 from submitting import Engine
 
-from beam_bpe import cutting, listing, remote, storage, stores
+from beam_bpe import listing, remote, storage, stores
 from beam_bpe.documents import Reading, SourceRange
 from beam_bpe.pretokenize import pre_tokenizer
 from beam_bpe.reading import read_range

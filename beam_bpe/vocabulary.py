@@ -288,6 +288,41 @@ class Vocabulary:
             state.update(b"".join(self.tokens))
         return state.hexdigest()
 
+    @classmethod
+    def imported(
+        cls,
+        layout: Layout,
+        *,
+        format: str,
+        pre_tokenizer: PreTokenizer,
+        left: np.ndarray | None = None,
+        right: np.ndarray | None = None,
+        normalizer: str | None = None,
+        model: Model = Model(),
+        **parameters: Any,
+    ) -> Vocabulary:
+        """Return a vocabulary that was made elsewhere, where nothing was counted.
+
+        Args:
+            format: of the file that it was read from; recorded, as are `parameters`.
+            left, right: ids of each merge's parts; None: there are no merges.
+        """
+        nothing = np.zeros(len(layout.merged), np.int64)
+        return cls(
+            pre_tokenizer=pre_tokenizer,
+            alphabet=layout.alphabet if model.is_byte_level else b"",
+            left=np.empty(0, np.uint32) if left is None else left,
+            right=np.empty(0, np.uint32) if right is None else right,
+            counts=nothing,
+            replaced=nothing,
+            special_tokens=tuple(token.text for token in layout.added_tokens if token.special),
+            normalizer=normalizer,
+            stop_reason="imported",
+            parameters={"format": format, **parameters},
+            layout=layout,
+            model=model,
+        )
+
     def save(self, folder: str, *, overwrite: bool = False) -> None:
         """Write the two files into a folder; nothing is done where this vocabulary stands already.
 

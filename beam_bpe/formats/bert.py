@@ -85,20 +85,7 @@ def load(
             suffix=(special["[SEP]"],) if whole else (),
             origin={"post_processor": _post_processor(special)} if whole else {},
         )
-        return Vocabulary(
-            pre_tokenizer=chosen,
-            alphabet=b"",
-            left=np.empty(0, np.uint32),
-            right=np.empty(0, np.uint32),
-            counts=np.empty(0, np.int64),
-            replaced=np.empty(0, np.int64),
-            special_tokens=tuple(token.text for token in added),
-            normalizer=normalizer,
-            stop_reason="imported",
-            parameters={"format": "bert"},
-            layout=layout,
-            model=model,
-        )
+        return Vocabulary.imported(layout, format="bert", pre_tokenizer=chosen, normalizer=normalizer, model=model)
     except ValueError as error:
         raise FormatError(f"{path}: {str(error)[:1000]}") from None
 

@@ -10,7 +10,6 @@ import json
 import os
 from typing import Any, Mapping
 
-import numpy as np
 
 from beam_bpe import storage
 from beam_bpe.artifacts import FormatError
@@ -53,19 +52,7 @@ def load(
     try:
         left, right, merged = read_merges(merges, tokens)
         layout = Layout(tuple(tokens), merged, added)
-        nothing = np.zeros(len(merged), np.int64)
-        return Vocabulary(
-            pre_tokenizer=pre_tokenizer(pattern),
-            alphabet=layout.alphabet,
-            left=left,
-            right=right,
-            counts=nothing,
-            replaced=nothing,
-            special_tokens=tuple(token.text for token in added),
-            stop_reason="imported",
-            parameters={"format": "gpt2"},
-            layout=layout,
-        )
+        return Vocabulary.imported(layout, format="gpt2", pre_tokenizer=pre_tokenizer(pattern), left=left, right=right)
     except ValueError as error:
         raise FormatError(f"{merges_path}: {str(error)[:1000]}") from None
 

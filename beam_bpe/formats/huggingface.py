@@ -13,7 +13,6 @@ import warnings
 from dataclasses import replace
 from typing import Any, Iterable, Iterator, Mapping
 
-import numpy as np
 
 from beam_bpe import storage
 from beam_bpe.artifacts import FormatError
@@ -71,19 +70,13 @@ def _read(content: dict[str, Any], path: str) -> Vocabulary:
         suffix=suffix,
         origin=origin,
     )
-    nothing = np.zeros(len(read.merged), np.int64)
-    return Vocabulary(
+    return Vocabulary.imported(
+        layout,
+        format="huggingface",
         pre_tokenizer=pre_tokenizer,
-        alphabet=layout.alphabet if byte_level else b"",
         left=read.left,
         right=read.right,
-        counts=nothing,
-        replaced=nothing,
-        special_tokens=tuple(token.text for token in added if token.special),
         normalizer=normalizer,
-        stop_reason="imported",
-        parameters={"format": "huggingface"},
-        layout=layout,
         model=read.model,
     )
 

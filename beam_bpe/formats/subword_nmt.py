@@ -81,19 +81,13 @@ def load(
             merged=columns[2].copy(),
             added_tokens=() if unk_token is None else (AddedToken(unk_token, 0),),
         )
-        nothing = np.zeros(len(pairs), np.int64)
-        return Vocabulary(
+        return Vocabulary.imported(
+            layout,
+            format="subword_nmt",
             pre_tokenizer=chosen,
-            alphabet=b"",
             left=columns[0].copy(),
             right=columns[1].copy(),
-            counts=nothing,
-            replaced=nothing,
-            special_tokens=() if unk_token is None else (unk_token,),
             normalizer=normalizer,
-            stop_reason="imported",
-            parameters={"format": "subword_nmt"},
-            layout=layout,
             model=model,
         )
     except ValueError as error:

@@ -123,21 +123,16 @@ def load(
     tokens = _ranks(data, path)
     try:
         left, right, merged, _ = _encode.recover_merges(b"".join(tokens), np.cumsum([0, *map(len, tokens)], dtype=np.int64))
-        ones = np.zeros(len(left) // 4, np.int64)
         specials = tuple(AddedToken(text, i) for text, i in sorted((special_tokens or {}).items(), key=lambda item: item[1]))
         layout = Layout(tuple(tokens), np.frombuffer(merged, np.uint32), specials, whole_pieces=True)
-        return Vocabulary(
+        return Vocabulary.imported(
+            layout,
+            format="tiktoken",
             pre_tokenizer=chosen,
-            alphabet=layout.alphabet,
             left=np.frombuffer(left, np.uint32),
             right=np.frombuffer(right, np.uint32),
-            counts=ones,
-            replaced=ones,
-            special_tokens=tuple(token.text for token in specials),
             normalizer=normalizer,
-            stop_reason="imported",
-            parameters={"format": "tiktoken", "encoding": encoding},
-            layout=layout,
+            encoding=encoding,
         )
     except ValueError as error:
         raise FormatError(f"{path}: {error}") from None

@@ -7,13 +7,8 @@ from typing import Any, Callable, Mapping
 import numpy as np
 
 from beam_bpe import _merge, characters, merging, wordlevel, wordpiece
-from beam_bpe.learning import TIE_BREAKS as TIE_BREAKS
 from beam_bpe.learning import Learning
-from beam_bpe.learning import check_tie_break as check_tie_break
-from beam_bpe.learning import check_vocab_size as check_vocab_size
-from beam_bpe.merging import Progress
-from beam_bpe.merging import available_memory as available_memory
-from beam_bpe.merging import check_memory as check_memory
+from beam_bpe.merging import Progress, check_memory
 from beam_bpe.reference import BYTE_ORDER
 from beam_bpe.special import SpecialTokens
 from beam_bpe.vocabulary import Vocabulary

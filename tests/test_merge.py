@@ -16,7 +16,8 @@ import pytest
 from beam_bpe import _merge
 from beam_bpe.pretokenize import PATTERNS
 from beam_bpe.reference import BYTE_ORDER, count, learn
-from beam_bpe.training import TIE_BREAKS, train
+from beam_bpe.learning import TIE_BREAKS
+from beam_bpe.training import train
 from beam_bpe.words import WordCounts
 
 INT64_MAX = 2**63 - 1

@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 import beam_bpe
 from beam_bpe import merging, reference, train
 from beam_bpe.pretokenize import pre_tokenizer
-from beam_bpe.training import TIE_BREAKS, available_memory, check_memory
+from beam_bpe.learning import TIE_BREAKS
+from beam_bpe.merging import available_memory, check_memory
 from beam_bpe.words import WordCounts
 
 ROOT = Path(beam_bpe.__file__).parent.parent

@@ -130,6 +130,31 @@ def test_words_and_vocabulary(engine, shards, seed, shuffled, where, more, corpu
     assert differing(contents(tmp_path / "out"), contents(expected(shards))) == []
 
 
+PIECES = ["--algorithm", "wordpiece", "--pattern", "bert", "--normalizer", "bert", "--limit-alphabet", 2000, "--vocab-size", 12_000]
+
+
+@pytest.fixture(scope="session")
+def pieces(workers, submit_from, corpus, tmp_path_factory) -> tuple[Path, Path]:
+    """WordPiece of normalized text, and shards of its ids, that the local runner makes."""
+    local, folder = Engine("local", [], submit_from), tmp_path_factory.mktemp("pieces")
+    local.beam_bpe("train", corpus, "--output", folder / "out", "--shards", 3, "--range-bytes", RANGE_BYTES, *PIECES)
+    encode(local, corpus, folder / "ids", folder / "out")
+    return folder / "out", folder / "ids"
+
+
+@pytest.mark.parametrize(
+    "engine", ["prism", *(pytest.param(name, marks=pytest.mark.slow) for name in ("spark-cluster", "flink-cluster"))], indirect=True
+)
+def test_wordpiece_of_normalized_text(engine, corpus, reordered, pieces, tmp_path):
+    arguments = ["--shards", 3, "--range-bytes", RANGE_BYTES, "--train-on", "worker", *PIECES]
+    engine.beam_bpe("train", reordered, "--output", tmp_path / "out", *arguments, seed=1)
+    assert differing(contents(tmp_path / "out"), contents(pieces[0])) == []
+    encode(engine, corpus, tmp_path / "ids", pieces[0], seed=2)
+    assert differing(contents(tmp_path / "ids"), contents(pieces[1])) == []
+    totals = json.loads((tmp_path / "ids" / "_manifest.json").read_text())["totals"]
+    assert totals["unknown_tokens"] > 1000 and totals["overlong_words"] > 0
+
+
 @pytest.mark.parametrize("engine", ENCODING, indirect=True)
 def test_shards_of_ids(engine, corpus, expected, encoded, tmp_path):
     encode(engine, corpus, tmp_path / "out", expected(1), seed=1)

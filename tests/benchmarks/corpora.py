@@ -31,8 +31,8 @@ class Corpora:
     chunks-LANGUAGE-16m.parquet are documents of about 4 KB, cut at newlines and shuffled, lower-LANGUAGE-16m.parquet
     the same in small letters; documents-32.parquet is
     so many row groups of the shared documents (of 16, about 6 MB each); vocabulary-ENCODING and
-    tokenizer-ENCODING.json are a rank file in other formats; tokenizer-wordpiece.json is BERT's vocabulary over
-    words between whitespace, tokenizer-characters.json 32,000 tokens of characters, codes-characters.txt its merges; ids-ENCODING-LANGUAGE-6m.npz are ids of chunks.
+    tokenizer-ENCODING.json are a rank file in other formats; tokenizer-bert.json is bert-base-uncased,
+    tokenizer-wordpiece.json its vocabulary over words between whitespace, tokenizer-characters.json 32,000 tokens of characters, codes-characters.txt its merges; ids-ENCODING-LANGUAGE-6m.npz are ids of chunks.
     """
 
     def __init__(self, cache: Path, shared: Path | None):
@@ -78,8 +78,8 @@ def make(path: Path, shared: Path | None) -> None:
             _vocabulary(size, shared).save(str(temporary))
         elif kind == "lower":
             _lower(path, temporary, shared)
-        elif path.name == "tokenizer-wordpiece.json":
-            _wordpiece_json(temporary, _reference(shared))
+        elif path.name in ("tokenizer-wordpiece.json", "tokenizer-bert.json"):
+            _wordpiece_json(temporary, _reference(shared), whole=path.name == "tokenizer-bert.json")
         elif path.name == "tokenizer-characters.json":
             _characters_json(temporary, _made(path, "mixed-20m.txt", shared))
         elif path.name == "codes-characters.txt":
@@ -191,14 +191,16 @@ def _lower(path: Path, temporary: Path, shared: Path | None) -> None:
     pq.write_table(pa.table({"text": documents}), temporary)
 
 
-def _wordpiece_json(path: Path, reference: Path) -> None:
-    """Write BERT's pieces as a tokenizer.json without its normalizer, over words between whitespace."""
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+def _wordpiece_json(path: Path, reference: Path, whole: bool) -> None:
+    """Write BERT's pieces as a tokenizer.json: the `whole` of it, or over words between whitespace without its normalizer."""
+    from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
 
     pieces = (reference / "bert-base-uncased-vocab.txt").read_text(encoding="utf-8").splitlines()
     ids = {piece: i for i, piece in enumerate(pieces)}
     tokenizer = Tokenizer(models.WordPiece(ids, unk_token="[UNK]", max_input_chars_per_word=100))
-    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer() if whole else pre_tokenizers.WhitespaceSplit()
+    if whole:
+        tokenizer.normalizer = normalizers.BertNormalizer()
     tokenizer.decoder = decoders.WordPiece(cleanup=False)
     tokenizer.add_special_tokens(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"])
     tokenizer.save(str(path))

@@ -14,9 +14,10 @@ import regex
 from beam_bpe.layout import AddedToken
 from beam_bpe.normalize import normalize
 
-# The White_Space of Unicode; Python's own str.isspace also has U+001C to U+001F.
-_SPACES = frozenset("\t\n\v\f\r \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a"
-                    "\u2028\u2029\u202f\u205f\u3000")  # fmt: skip
+#: The White_Space of Unicode; Python's own str.isspace also has U+001C to U+001F.
+WHITE_SPACE = ("\t\n\v\f\r \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a"
+               "\u2028\u2029\u202f\u205f\u3000")  # fmt: skip
+_SPACES = frozenset(WHITE_SPACE)
 _WORD = regex.compile(r"[\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\p{Join_Control}]")
 
 _KEY = 3  # bytes by which tokens are told apart at first: those of most characters

@@ -22,7 +22,7 @@ def baseline_tokens(name: str, data: Any, bounds: np.ndarray) -> np.ndarray:
         bounds: int64 of length 2n; document d is data[bounds[2d]:bounds[2d + 1]].
 
     Raises:
-        ValueError: there is no baseline of that name.
+        ValueError: there is no baseline of that name, or a document lies beyond the data.
 
     >>> text = "機器學習".encode()
     >>> [int(baseline_tokens(name, text, np.array([0, len(text)]))[0]) for name in BASELINES]
@@ -30,9 +30,14 @@ def baseline_tokens(name: str, data: Any, bounds: np.ndarray) -> np.ndarray:
     """
     if name not in BASELINES:
         raise ValueError(f"there is no baseline {name!r}: choose one of {', '.join(BASELINES)}")
-    starts, ends = np.asarray(bounds[::2], np.int64), np.asarray(bounds[1::2], np.int64)
+    bounds = np.asarray(bounds, np.int64)
+    starts: np.ndarray = bounds[::2]
+    ends: np.ndarray = bounds[1::2]
+    if len(bounds) % 2 or ((starts < 0) | (starts > ends) | (ends > len(memoryview(data)))).any():
+        raise ValueError(f"bounds has a start and an end for each document, within the {len(memoryview(data))} bytes of data")
+    sizes: np.ndarray = ends - starts
     if name == "byte":
-        return ends - starts
+        return sizes
     # Every character has one byte that does not continue it.
     leads = (np.frombuffer(data, np.uint8) & 0xC0) != 0x80
     before = np.concatenate([np.zeros(1, np.int64), np.cumsum(leads, dtype=np.int64)])

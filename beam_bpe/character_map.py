@@ -92,6 +92,8 @@ class _Characters:
 
     def _space(self, name: str) -> None:
         codes = _members(name)
+        for code in codes[self.kinds[codes] == _SPACED].tolist():  # once more
+            self._open(code)
         self.kinds[codes[self.kinds[codes] == _KEEP]] = _SPACED
         chinese = set(codes.tolist()) if self.others else set()
         for code, items in self.others.items():

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import difflib
 from dataclasses import dataclass, fields
+from decimal import Decimal
 from fractions import Fraction
 from numbers import Integral
-from typing import Any, Sequence
+from typing import Any, Iterable, Mapping, Sequence
 
 from beam_bpe.model import Model, byte_token
 from beam_bpe.special import SpecialTokens
@@ -20,6 +22,7 @@ TIE_BREAKS = ("huggingface", "bytes", "lexicographic")
 #: How WordPiece chooses the pair to merge.
 SCORES = ("likelihood", "count")
 
+_MOST_DIGITS = 100
 _UNKNOWN = {"bpe": "<unk>", "wordpiece": "[UNK]", "wordlevel": "<UNK>"}
 
 #: The families that an option belongs to; those that are not named here have them all.
@@ -109,7 +112,7 @@ class Learning:
     unk_characters: bool = False
 
     def __post_init__(self) -> None:
-        if self.algorithm not in _UNKNOWN:
+        if self.algorithm not in tuple(_UNKNOWN):
             raise ValueError(f"algorithm={self.algorithm!r}: choose one of {', '.join(_UNKNOWN)}")
         self._set(unit=self.unit or ("byte" if self.algorithm == "bpe" else "character"))
         self._set(special_tokens=SpecialTokens(self.special_tokens).tokens)
@@ -125,8 +128,7 @@ class Learning:
         if self.family == "wordpiece" and self.score == "likelihood" and self.tie_break != "huggingface":
             raise ValueError(f"tie_break={self.tie_break!r} goes with score='count': by likelihood ties have a rule of their own")
         self._check_coverage()
-        if isinstance(self.alphabet_order, str):
-            raise TypeError("alphabet_order is a list of spellings, not one text")
+        self._check_texts()
         if self.alphabet_order is not None:
             order = tuple(self.alphabet_order)
             if len(set(order)) < len(order):
@@ -208,8 +210,8 @@ class Learning:
 
     def _check_numbers(self) -> None:
         least = {"vocab_size": 0, "num_merges": 0, "min_count": 1, "min_pair_count": 1, "max_token_length": 1}
-        least |= {"limit_alphabet": 1, "seed_words": 0}
-        free = {"num_merges", "max_token_length", "limit_alphabet"}
+        least |= {"limit_alphabet": 1, "seed_words": 0, "max_input_chars_per_word": 1}
+        free = {"num_merges", "max_token_length", "limit_alphabet", "max_input_chars_per_word"}
         if self.num_merges is not None or self.family == "wordlevel":
             free.add("vocab_size")
         for name, low in least.items():
@@ -225,15 +227,35 @@ class Learning:
         if self.num_merges is not None and self.vocab_size is not None:
             raise ValueError(f"vocab_size={self.vocab_size} and num_merges={self.num_merges} are two limits: give one of them")
 
+    def _check_texts(self) -> None:
+        order = self.alphabet_order
+        if order is not None and (isinstance(order, str) or not isinstance(order, Iterable)):
+            raise TypeError(f"alphabet_order is a list of spellings, not {str(order)[:60]!r}")
+        texts = {name: [getattr(self, name)] for name in ("unk_token", "end_of_word", "continuing_subword_prefix")}
+        for name, given in {**texts, "alphabet_order": list(order or ())}.items():
+            for text in given:
+                if text is not None and not isinstance(text, str):
+                    raise TypeError(f"{name} holds {text!r}, which is no text" if name == "alphabet_order" else f"{name}={text!r} is no text")
+                if text and any("\ud800" <= char <= "\udfff" for char in text):
+                    raise ValueError(f"{name}={text!r} holds half a surrogate pair, which no text does")
+        for name in ("attached", "byte_fallback", "fuse_unk", "both_forms", "unk_characters"):
+            if not isinstance(getattr(self, name), bool):
+                raise TypeError(f"{name}={getattr(self, name)!r}: it is True or False")
+        if self.byte_fallback and (taken := set(self.specials) & {byte_token(byte) for byte in range(256)}):
+            raise ValueError(f"the special token {min(taken)!r} is the token of a byte under byte_fallback: choose another text")
+
     def _check_coverage(self) -> None:
+        told = str(self.character_coverage)
         try:
-            coverage = Fraction(str(self.character_coverage))
-        except (ValueError, ZeroDivisionError):
+            # A power of ten that is far away would be a number of as many digits.
+            small = "/" in told or abs(Decimal(told).adjusted()) <= _MOST_DIGITS
+            coverage = Fraction(told) if small and len(told) <= _MOST_DIGITS else None
+        except (ValueError, ArithmeticError):
+            coverage = None
+        if coverage is None or not 0 < coverage <= 1:
             raise ValueError(
-                f"character_coverage={self.character_coverage!r}: it is a number above 0 and at most 1, such as 0.9995"
-            ) from None
-        if not 0 < coverage <= 1:
-            raise ValueError(f"character_coverage is {self.character_coverage}; it must be above 0 and at most 1")
+                f"character_coverage is {told[:60]}; it must be a number above 0 and at most 1, such as 0.9995"
+            )
 
     def _check_size(self) -> None:
         if self.vocab_size is None:
@@ -247,6 +269,20 @@ class Learning:
                 f"vocab_size is {self.vocab_size}, but what is there before anything is learned (special tokens, bytes, "
                 f"alphabet_order, seed_words) takes {least}"
             )
+
+
+def learning_of(vocab_size: int | None, options: Mapping[str, Any]) -> Learning:
+    """Return what options say is to be learned.
+
+    Raises:
+        TypeError: an option that there is not; the message suggests the one that was meant.
+        TypeError, ValueError: as `Learning`.
+    """
+    for name in options:
+        if name not in _DEFAULTS:
+            close = difflib.get_close_matches(name, list(_DEFAULTS), 1)
+            raise TypeError(f"there is no option {name!r} of learning{f'; did you mean {close[0]!r}?' if close else ''}")
+    return Learning(vocab_size, **options)
 
 
 _DEFAULTS = {one.name: one.default for one in fields(Learning)}

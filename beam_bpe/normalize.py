@@ -63,8 +63,10 @@ def steps_of(name: str) -> tuple[str, ...]:
 
 
 def check_normalizer(name: str | None) -> None:
-    """Raise ValueError if there is no normalizer of that name (None is none)."""
+    """Raise ValueError if there is no normalizer of that name (None is none), TypeError if it is no name."""
     if name is not None:
+        if not isinstance(name, str):
+            raise TypeError(f"normalizer={name!r}: it is the name of its steps, such as 'NFC', or None")
         steps_of(name)
 
 
@@ -100,6 +102,8 @@ def normalize(text: str, name: str | None) -> str:
     >>> normalize("Ça va, 你好?", "bert")
     'ca va,  你  好 ?'
     """
+    if not isinstance(text, str):
+        raise TypeError(f"text is a str, not {type(text).__name__}: normalize_documents takes bytes")
     if name is None:
         return text
     try:

@@ -7,7 +7,7 @@ from typing import Any, Callable, Mapping
 import numpy as np
 
 from beam_bpe import _merge, characters, merging, wordlevel, wordpiece
-from beam_bpe.learning import Learning
+from beam_bpe.learning import Learning, learning_of
 from beam_bpe.merging import Progress, check_memory
 from beam_bpe.reference import BYTE_ORDER
 from beam_bpe.special import SpecialTokens
@@ -38,7 +38,7 @@ def train(
 
     Returns:
         The vocabulary; its `stop_reason` says whether it is full ("vocab_size", "num_merges") or why not
-        ("min_pair_count": the best pair left is rarer; "no_pairs": none is left; "no_words": all have a token).
+        ("min_pair_count": the best pair left is rarer; "no_pairs": none is left; "no_words": all have a token; "min_count": all that are frequent enough).
 
     Raises:
         ValueError: a parameter, or no words, or a special token that occurs inside a word.
@@ -53,7 +53,7 @@ def train(
     >>> [merge.token.decode() for merge in vocabulary.merges]
     ['es', 't</w>', 'est</w>', 'lo']
     """
-    return learn(words, Learning(vocab_size, **options), progress)
+    return learn(words, learning_of(vocab_size, options), progress)
 
 
 def learn(

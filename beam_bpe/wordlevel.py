@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from beam_bpe.alphabet import count_characters
+from beam_bpe import _merge
 from beam_bpe.layout import AddedToken, Layout
 from beam_bpe.learning import Learning
 from beam_bpe.merging import Progress, distinct_counts
@@ -15,7 +15,7 @@ from beam_bpe.words import WordCounts
 def learn(words: WordCounts, learning: Learning, progress: Progress | None = None) -> Vocabulary:
     """Take the most frequent words; ids by count descending, of equal ones by bytes."""
     distinct_counts(words)  # there are words
-    characters = _characters(words)
+    _check_text(words)
     specials = learning.specials
     taken = {token.encode() for token in specials}
     room = len(words) if learning.vocab_size is None else learning.vocab_size - len(specials)
@@ -33,13 +33,12 @@ def learn(words: WordCounts, learning: Learning, progress: Progress | None = Non
         replaced=none,
         special_tokens=specials,
         normalizer=words.normalizer,
-        stop_reason="vocab_size" if len(kept) >= room and learning.vocab_size is not None else "no_words",
+        stop_reason=_ended(words, learning, len(kept) >= room),
         parameters={**learning.parameters(), "words": dict(words.parameters)},
         totals={
             **words.totals,
             "distinct_words": len(words),
-            "characters": characters,
-            "unknown_words": words.occurrences - sum(n for _, n in kept[:room]),
+            "unknown_words": words.occurrences + words.totals.get("pruned_occurrences", 0) - sum(n for _, n in kept[:room]),
         },
         layout=Layout(
             tokens=(*[b""] * len(specials), *known),
@@ -50,7 +49,14 @@ def learn(words: WordCounts, learning: Learning, progress: Progress | None = Non
     )
 
 
-def _characters(words: WordCounts) -> int:
-    """Return the occurrences of characters in the words, which are refused where they are not UTF-8."""
-    found = count_characters(words)
-    return sum(found[found > 0].tolist())
+def _ended(words: WordCounts, learning: Learning, full: bool) -> str:
+    if full and learning.vocab_size is not None:
+        return "vocab_size"
+    return "min_count" if words.totals.get("pruned_words") else "no_words"
+
+
+def _check_text(words: WordCounts) -> None:
+    """Refuse words that are not UTF-8."""
+    found = np.zeros((_merge.PLACES, _merge.CODE_POINTS), np.int64)
+    for batch in words.batches():  # each word once: nothing overflows
+        _merge.count_characters(batch.data, batch.offsets, np.ones_like(batch.counts), found)

@@ -219,9 +219,18 @@ class WordCounts:
 
     @classmethod
     def from_mapping(
-        cls, counts: Mapping[bytes | str, int], *, pre_tokenizer: PreTokenizer | str = "none"
+        cls,
+        counts: Mapping[bytes | str, int],
+        *,
+        pre_tokenizer: PreTokenizer | str = "none",
+        normalizer: str | None = None,
     ) -> WordCounts:
-        """Return the table of a mapping from words (str is taken as UTF-8) to counts."""
+        """Return the table of a mapping from words (str is taken as UTF-8) to counts.
+
+        Args:
+            pre_tokenizer, normalizer: how the words were cut, and what the text went through first; recorded.
+        """
+        check_normalizer(normalizer)
         table = _words.WordTable()
         for word, count in counts.items():
             if not isinstance(word, (str, bytes)) or not isinstance(count, Integral):
@@ -232,7 +241,7 @@ class WordCounts:
             if not 0 <= count <= INT64_MAX:
                 raise ValueError(f"the count of {word!r} is {count}; it must lie between 0 and 2**63 - 1")
             table.add(encoded, count)
-        return cls._from_native(table, parameters_of(pre_tokenizer), {"words": table.total})
+        return cls._from_native(table, parameters_of(pre_tokenizer, normalizer=normalizer), {"words": table.total})
 
     @classmethod
     def from_documents(

@@ -33,6 +33,9 @@ def test_documents_need_not_lie_side_by_side():
 def test_unknown_baseline():
     with pytest.raises(ValueError, match="there is no baseline 'word': choose one of byte, character, trigram"):
         baseline_tokens("word", b"", np.empty(0, np.int64))
+    for bounds in ([0, 1, 2], [0, 4], [2, 1], [-1, 2]):
+        with pytest.raises(ValueError, match="within the 3 bytes of data"):
+            baseline_tokens("character", b"abc", np.array(bounds))
 
 
 @pytest.mark.parametrize("text", ["Tokenization is the first step.", "機器學習模型的訓練資料", "ab", "", "a\nbc d"])

@@ -938,7 +938,7 @@ def test_codes_are_converted(beam_bpe_main, pieces):
 def test_what_convert_says_would_be_lost(beam_bpe_main, pieces):
     for source, output, lost in [
         ("old.codes", "x.json", "'</w>' as a symbol of its own would be lost"),
-        ("bpe.codes", "x.json", "tokenizers spells the bytes of '</w>' too under --byte-fallback"),
+        ("bpe.codes", "x.json", "tokenizers spells the bytes of '</w>' too under byte_fallback"),
         ("bpe.codes", "vocab.txt", "a vocab.txt holds WordPiece, and the vocabulary is bpe of characters"),
         ("bpe.codes", "x.tiktoken", "tiktoken has BPE of bytes only"),
         ("bpe.codes", "merges.txt", "mean BPE of bytes, and the vocabulary is bpe of characters"),

@@ -763,3 +763,11 @@ def test_damaged_headers(header, said, tmp_path):
     with pytest.raises(FormatError, match=said) as caught:
         Vocabulary.load(folder)
     assert "v" in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_lines_of_a_vocab_txt_end_as_in_tokenizers(tmp_path):
+    pieces = ["[UNK]", "a", "c\x1d", "b\x85", "d \u3000", "e\ufeff"]
+    (tmp_path / "vocab.txt").write_bytes("".join(piece + "\n" for piece in pieces).encode())
+    theirs = tokenizers.models.WordPiece.read_file(str(tmp_path / "vocab.txt"))
+    found = formats.load(str(tmp_path / "vocab.txt"))
+    assert {token.decode(): i for token, i in found.ids.items()} == {piece: i for piece, i in theirs.items() if piece != "[UNK]"}

@@ -47,11 +47,11 @@ LOW = {"low": 5, "lower": 2, "newest": 6, "widest": 3}
         ({"algorithm": "wordpiece", "tie_break": "lexicographic"}, "goes with score='count'"),
         ({"algorithm": "wordpiece", "score": "pmi"}, "score='pmi': choose one of likelihood, count"),
         ({"unit": "character", "fuse_unk": True, "byte_fallback": True}, "fuse_unk=True joins unknown characters"),
-        ({"algorithm": "wordpiece", "max_input_chars_per_word": 0}, "max_input_chars_per_word=0"),
-        ({"unit": "character", "character_coverage": 0}, "character_coverage is 0; it must be above 0 and at most 1"),
+        ({"algorithm": "wordpiece", "max_input_chars_per_word": 0}, "max_input_chars_per_word is 0; it must be at least 1"),
+        ({"unit": "character", "character_coverage": 0}, "character_coverage is 0; it must be a number above 0 and at most 1"),
         ({"unit": "character", "character_coverage": 1.0001}, "character_coverage is 1.0001"),
-        ({"unit": "character", "character_coverage": float("nan")}, "character_coverage=nan"),
-        ({"unit": "character", "character_coverage": "most"}, "character_coverage='most': it is a number above 0"),
+        ({"unit": "character", "character_coverage": float("nan")}, "character_coverage is nan"),
+        ({"unit": "character", "character_coverage": "most"}, "character_coverage is most; it must be a number above 0"),
         ({"unit": "character", "limit_alphabet": 0}, "limit_alphabet is 0; it must be at least 1"),
         ({"unit": "character", "alphabet_order": ["a", "b", "a"]}, "alphabet_order holds 'a' twice"),
         ({"num_merges": 4}, "vocab_size=300 and num_merges=4 are two limits"),
@@ -132,10 +132,9 @@ def test_the_most_frequent_words():
     assert vocabulary.tokens == (b"", "é".encode(), b"a", b"b") and vocabulary.special_ids == {"<UNK>": 0}
     assert vocabulary.stop_reason == "vocab_size"
     assert vocabulary.totals["unknown_words"] == 5 + 1 + 9 and vocabulary.totals["distinct_words"] == 6
-    assert vocabulary.totals["characters"] == 5 + 5 + 7 + 10 + 4 + 45
     everything = train(words, algorithm="wordlevel", min_count=5, special_tokens=["<s>", "</s>"])
     assert everything.tokens == (b"", b"", b"", "é".encode(), b"a", b"b", b"zz")
-    assert everything.special_ids == {"<UNK>": 0, "<s>": 1, "</s>": 2} and everything.stop_reason == "no_words"
+    assert everything.special_ids == {"<UNK>": 0, "<s>": 1, "</s>": 2} and everything.stop_reason == "min_count"
     assert everything.totals["pruned_words"] == 1
     assert train({"ab": 1}, 99, algorithm="wordlevel").stop_reason == "no_words"
 
@@ -232,3 +231,53 @@ def test_hash_seeds_change_no_byte(tmp_path):
         )  # fmt: skip
         found.append([(tmp_path / f"{seed}-{i}" / name).read_bytes() for i in (0, 1) for name in ARTIFACTS])
     assert found[0] == found[1]
+
+
+def refused(error, message, **options):
+    with pytest.raises(error, match=message):
+        train({"low": 5, "lower": 2}, **{"vocab_size": 300, "unit": "character", **options})
+
+
+@pytest.mark.parametrize("coverage", ["1e-99999999", "1e99999999", "0." + "9" * 200, "nan", "inf", "1/0", 0, -1, 1.5, "x"])
+def test_a_coverage_that_is_none(coverage):
+    refused(ValueError, "character_coverage is", character_coverage=coverage)
+
+
+@pytest.mark.parametrize("coverage", ["1/3", Fraction(1, 3), 0.9995, "1e-5", 1])
+def test_a_coverage_that_is_one(coverage):
+    assert Learning(300, unit="character", character_coverage=coverage).character_coverage == coverage
+
+
+@pytest.mark.parametrize(
+    "error, message, options",
+    [
+        (ValueError, "the special token '<0x41>' is the token of a byte", dict(byte_fallback=True, unk_token="<0x41>")),
+        (ValueError, "the special token '<0x41>' is the token of a byte", dict(byte_fallback=True, special_tokens=["<0x41>"])),
+        (ValueError, r"unk_token='\\ud800' holds half a surrogate pair", dict(unk_token="\ud800")),
+        (ValueError, r"end_of_word='\\ud800' holds half", dict(end_of_word="\ud800")),
+        (ValueError, r"alphabet_order='\\ud800' holds half", dict(alphabet_order=["\ud800"])),
+        (TypeError, "unk_token=5 is no text", dict(unk_token=5)),
+        (TypeError, "alphabet_order holds 5", dict(alphabet_order=["l", 5])),
+        (TypeError, "alphabet_order is a list of spellings, not '5'", dict(alphabet_order=5)),
+        (TypeError, "attached='no': it is True or False", dict(end_of_word="</w>", attached="no")),
+        (ValueError, r"algorithm=\['bpe'\]: choose one of", dict(algorithm=["bpe"])),
+        (TypeError, "no option 'algoritm' of learning; did you mean 'algorithm'", dict(algoritm="bpe")),
+        (TypeError, "no option 'corpus' of learning$", dict(corpus=1)),
+    ],
+)
+def test_options_that_are_told(error, message, options):
+    refused(error, message, **options)
+
+
+def test_numbers_of_numpy():
+    learning = Learning(np.int64(30), algorithm="wordpiece", max_input_chars_per_word=np.int64(5))
+    assert learning.model.max_input_chars_per_word == 5 and type(learning.vocab_size) is int
+
+
+def test_why_whole_words_end():
+    words = {"x": 5, "a": 1, "b": 3}
+    for options, stop, unknown in [({}, "no_words", 0), ({"min_count": 2}, "min_count", 1), ({"vocab_size": 2}, "vocab_size", 4)]:
+        found = train(words, algorithm="wordlevel", **options)
+        assert (found.stop_reason, found.totals["unknown_words"]) == (stop, unknown)
+    many = train({"ab": 2**62, "cb": 2**62 - 1}, algorithm="wordlevel")
+    assert [many.tokens[i] for i in (1, 2)] == [b"ab", b"cb"]

@@ -343,3 +343,20 @@ def test_cuts_change_no_word_of_normalized_text(pattern):
             tried += 1
             at += 1
     assert tried > 500
+
+
+@pytest.mark.parametrize("name", ["bert+bert", "handle_chinese_chars+handle_chinese_chars", "lowercase+handle_chinese_chars+handle_chinese_chars"])
+def test_a_step_that_stands_twice(name):
+    normalizers = pytest.importorskip("tokenizers").normalizers
+    one = {"clean_text": False, "handle_chinese_chars": True, "strip_accents": False, "lowercase": False}
+    steps = [normalizers.BertNormalizer()] * 2 if name == "bert+bert" else [normalizers.BertNormalizer(**one)] * 2
+    theirs = normalizers.Sequence([*([normalizers.Lowercase()] if name.startswith("low") else []), *steps])
+    for text in ("a中b", "中", "\uf900x\u3400", "É中"):
+        assert normalize(text, name) == theirs.normalize_str(text)
+
+
+def test_what_is_no_text_and_no_name():
+    with pytest.raises(TypeError, match="text is a str, not bytes"):
+        normalize(b"a", "NFC")
+    with pytest.raises(TypeError, match="normalizer=5"):
+        check_normalizer(5)

@@ -6,7 +6,7 @@ import argparse
 from dataclasses import fields
 
 from beam_bpe import console
-from beam_bpe.commands.usage import Parser, checked
+from beam_bpe.commands.usage import Parser, UsageError, checked
 from beam_bpe.documents import ERRORS, FORMATS, UNITS
 from beam_bpe.learning import SCORES, TIE_BREAKS, Learning
 from beam_bpe.model import ALGORITHMS
@@ -87,7 +87,10 @@ def add_learning(parser: Parser) -> None:
     group.add_argument("--both-forms", action="store_true", help="WordPiece: every character with and without the prefix")
     group.add_argument("--seed-words", type=int, metavar="N", help="WordPiece: the N most frequent words are tokens (0)")
     group.add_argument(
-        "--max-input-chars-per-word", type=int, metavar="N", help="WordPiece: longer words are unknown (100)"
+        "--max-input-chars-per-word",
+        type=lambda text: text if text == "none" else int(text),
+        metavar="N",
+        help="WordPiece: longer words are unknown; none for no limit (100)",
     )
     group.add_argument("--unk-characters", action="store_true", help="WordPiece: an unknown character alone is unknown")
 
@@ -95,8 +98,11 @@ def add_learning(parser: Parser) -> None:
 def learning_of(args: argparse.Namespace) -> Learning:
     """Return what the options say is to be learned; UsageError if they contradict each other."""
     given = {one.name: getattr(args, one.name) for one in fields(Learning) if getattr(args, one.name, None) is not None}
-    if given.get("continuing_subword_prefix") == "":
-        given["continuing_subword_prefix"] = None
+    for name, nothing in (("continuing_subword_prefix", ""), ("max_input_chars_per_word", "none")):
+        if given.get(name) == nothing:
+            given[name] = None
+    if args.vocab_size is None and args.num_merges is None and args.algorithm != "wordlevel":
+        raise UsageError("how much is to be learned is not said: give --vocab-size (or --num-merges)")
     learning: Learning = checked(lambda: Learning(**given, special_tokens=args.special_token))
     return learning
 

@@ -154,6 +154,7 @@ _STOPPED = {
     "vocab_size": "the vocabulary is full",
     "num_merges": "all that were wanted",
     "no_words": "every word has its token",
+    "min_count": "every word that is frequent enough has its token",
     "min_pair_count": "no pair left is frequent enough",
     "no_pairs": "no pair is left",
     "imported": "made elsewhere",

@@ -12,8 +12,8 @@ from typing import Any, NoReturn, Sequence
 from beam_bpe.learning import Learning
 
 
-#: Attributes of `Learning` that are options of the same name, and no words of English.
-_LEARNED = [one.name for one in fields(Learning) if "_" in one.name and one.name not in ("special_tokens", "alphabet_order")]
+#: Attributes of `Learning` that are options of the same name and take what stands behind "=", as a pattern.
+_LEARNED = "|".join(one.name for one in fields(Learning) if "_" in one.name or one.name == "attached")
 
 
 class UsageError(ValueError):
@@ -48,8 +48,8 @@ def checked(check: Any) -> Any:
 
 def as_options(text: str) -> str:
     """Write the parameters of Python that a message names as options: errors='skip' as --errors skip."""
-    text = re.sub(rf"(?<![-\w])({'|'.join(_LEARNED)})(?![\w(])", lambda name: "--" + name[0].replace("_", "-"), text)
-    return re.sub(r"\b(errors|documents)='(\w+)'", r"--\1 \2", text)
+    text = re.sub(rf"(?<![-\w])({_LEARNED})(?==| is )(=True\b)?", lambda found: "--" + found[1].replace("_", "-"), text)
+    return re.sub(r"(?<![-\w])(errors|documents|algorithm|unit|score|method)='(\w+)'", r"--\1 \2", text)
 
 
 def say(args: argparse.Namespace, text: str) -> None:

@@ -12,6 +12,7 @@ from typing import Sequence
 import numpy as np
 
 from beam_bpe import storage
+from beam_bpe.added import WHITE_SPACE
 from beam_bpe.artifacts import FormatError
 from beam_bpe.formats import files
 from beam_bpe.layout import MOST_IDS, AddedToken, Layout
@@ -100,7 +101,7 @@ def _pieces(path: str) -> list[str]:
     lines = text.removesuffix("\n").split("\n")  # not splitlines: a piece may be U+0085
     if not text or len(lines) > MOST_IDS:
         raise FormatError(f"{path} has {len(lines) if text else 0:,} lines; a vocabulary has from 1 to {MOST_IDS:,}")
-    pieces = [line.rstrip() for line in lines]
+    pieces = [line.rstrip(WHITE_SPACE) for line in lines]
     seen: dict[str, int] = {}
     for number, piece in enumerate(pieces, 1):
         if piece and seen.setdefault(piece, number) != number:
@@ -139,7 +140,7 @@ def save(vocabulary: Vocabulary, path: str, *, overwrite: bool = False) -> None:
         text = piece.decode()
         if not text:
             raise ValueError(f"a vocab.txt has a piece for every id, and there is none of id {i}: write a tokenizer.json")
-        if text.strip() != text or "\n" in text or "\r" in text:
+        if text.strip(WHITE_SPACE) != text or "\n" in text or "\r" in text:
             raise ValueError(
                 f"a vocab.txt cannot hold the piece {text[:60]!r} of id {i}, whose whitespace is lost: write a "
                 "tokenizer.json"
@@ -151,4 +152,5 @@ def save(vocabulary: Vocabulary, path: str, *, overwrite: bool = False) -> None:
 
 
 def _lost(what: str) -> ValueError:
-    return ValueError(f"a vocab.txt does not say {what}, which would be lost: write a tokenizer.json")
+    other = "keep it in our own files" if "unk_characters" in what else "write a tokenizer.json"
+    return ValueError(f"a vocab.txt does not say {what}, which would be lost: {other}")

@@ -94,7 +94,7 @@ def _as_given(added: tuple[AddedToken, ...], vocab: Mapping[str, int], path: str
         yield replace(token, id=i)
     if other:
         warnings.warn(
-            f"{path}: tokenizers gives an added token that is not in the vocab the next id, and so it is here: "
+            f"{path}: tokenizers gives an added token the id that it has in the vocab, or else the next one, and so it is here: "
             f"{', '.join(other[:3])}{', ...' if len(other) > 3 else ''}",
             stacklevel=2,
         )

@@ -8,7 +8,7 @@ import apache_beam as beam
 from apache_beam.metrics import Metrics
 
 from beam_bpe import progress
-from beam_bpe.learning import Learning
+from beam_bpe.learning import Learning, learning_of
 from beam_bpe.stores import refuse_credentials
 from beam_bpe.training import learn
 from beam_bpe.transforms.stored import StoredDoFn
@@ -44,7 +44,7 @@ class TrainVocabulary(beam.PTransform):
     ):
         super().__init__()
         refuse_credentials(output)
-        self._learning = Learning(vocab_size, **options)
+        self._learning = learning_of(vocab_size, options)
         self._output = output
         self._overwrite = overwrite
         self._min_ram = min_ram

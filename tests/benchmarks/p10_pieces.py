@@ -116,6 +116,9 @@ def _subword_nmt(bench: Bench, rows: list[list[str]]) -> None:
 def _real_wordpiece(bench: Bench, rows: list[list[str]]) -> None:
     """Run real-wordpiece once, on the words of 1 MB."""
     if not installed("real_wordpiece"):
+        bench.report.note(
+            "real-wordpiece is left out: it asks for an older tokenizers than the others (pip install --no-deps real-wordpiece==0.1.7)"
+        )
         return
     folder = bench.corpora.path("words-spaced-mixed-1m")
     ours = [_ours(folder, {**LIKELIHOOD, "num_merges": FEWEST})() for _ in range(bench.rounds)]

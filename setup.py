@@ -8,7 +8,7 @@ from pathlib import Path
 
 from setuptools import Extension, setup
 
-KERNELS = ("scan", "words", "merge", "encode", "normalize")
+KERNELS = ("scan", "words", "merge", "encode", "normalize", "unigram")
 HEADERS = sorted(str(path) for path in Path("cython_ext").glob("*.h"))
 
 setup(
@@ -18,7 +18,7 @@ setup(
             sources=[f"cython_ext/{name}.pyx"],
             include_dirs=["cython_ext"],
             depends=HEADERS,  # rebuilt when one changes, and shipped in the sdist
-            extra_compile_args=[] if sys.platform == "win32" else ["-O3", "-g0"],
+            extra_compile_args=[] if sys.platform == "win32" else ["-O3", "-g0", "-ffp-contract=off"],
         )
         for name in KERNELS
     ],

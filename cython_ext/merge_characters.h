@@ -3,29 +3,9 @@
 #define BEAM_BPE_MERGE_CHARACTERS_H
 
 #include "merge_state.h"
+#include "utf8.h"
 
-enum { CODE_POINTS = 0x110000 };
 enum { ONLY = 0, FIRST = 1, INNER = 2, LAST = 3, PLACES = 4 };
-
-/* Bytes of the character at p, or 0 where p is not UTF-8 (Unicode 16, table 3-7). */
-static inline u32 decode_character(const u8 *p, const u8 *end, u32 *character) {
-    const u32 lead = p[0];
-    if (lead < 0x80) {
-        *character = lead;
-        return 1;
-    }
-    const u32 size = lead < 0xC2 || lead > 0xF4 ? 0 : lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
-    if (!size || end - p < size) return 0;
-    u32 c = lead & (0x7Fu >> size);
-    for (u32 i = 1; i < size; i++) {
-        if ((p[i] & 0xC0) != 0x80) return 0;
-        c = c << 6 | (p[i] & 0x3F);
-    }
-    if ((size == 3 && (c < 0x800 || (c >= 0xD800 && c < 0xE000))) || (size == 4 && (c < 0x10000 || c >= CODE_POINTS)))
-        return 0;
-    *character = c;
-    return size;
-}
 
 static inline int place_of(int is_first, int is_last) {
     return is_first ? (is_last ? ONLY : FIRST) : (is_last ? LAST : INNER);

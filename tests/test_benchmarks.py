@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import subprocess
 import sys
@@ -51,5 +52,22 @@ def test_encoding_prints_its_tables_and_compares_ids(shared, tmp_path):
 def test_unknown_benchmarks_are_refused():
     done = subprocess.run([sys.executable, RUN, "P0"], capture_output=True, text=True)
     assert done.returncode == 2
-    every = "P1, P2, P3, P4, P5, P6, P7, P8, P9, P10, P11, latency, load, memory, engines"
+    every = "P1, P2, P3, P4, P5, P6, P7, P8, P9, P10, P11, P12, latency, load, memory, engines"
     assert f"there is no benchmark P0; choose from {every}" in done.stderr
+
+
+def test_unigram_models_are_scored_by_all_segmentations(tmp_path):
+    """ "▁ab" is ▁·a·b, ▁·ab or ▁a·b; "▁c" has a character that is not known."""
+    sys.path.insert(0, str(RUN.parent))
+    try:
+        import unigram_models
+    finally:
+        sys.path.remove(str(RUN.parent))
+    shares = {"▁": 4, "a": 2, "b": 2, "ab": 1, "▁a": 1}
+    model, text = tmp_path / "model", tmp_path / "text"
+    model.write_text(json.dumps({piece: math.log(n / 5) for piece, n in shares.items()}))
+    text.write_text("ab ab\nc\n")
+    found = unigram_models.score(str(text), str(model))
+    probability = 4 * 2 * 2 / 1000 + 4 * 1 / 100 + 1 * 2 / 100
+    assert math.isclose(found["models"][0]["bits"], -math.log2(probability) / 3)  # a space belongs to each word
+    assert found["models"][0]["tokens"] == 4 and math.isclose(found["left_out"], 1 / 3) and found["bytes"] == 6

@@ -12,7 +12,7 @@ from typing import Iterable, Iterator, Mapping, NamedTuple, Sequence
 import regex
 
 from beam_bpe.layout import AddedToken
-from beam_bpe.normalize import normalize
+from beam_bpe.normalize import normalize, normalize_bytes
 
 #: The White_Space of Unicode; Python's own str.isspace also has U+001C to U+001F.
 WHITE_SPACE = ("\t\n\v\f\r \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a"
@@ -77,8 +77,7 @@ class AddedTokens:
     def _normal(self, segment: Segment) -> Segment:
         if segment.token is not None:
             return segment
-        text = segment.data.decode("utf-8", "replace")
-        return segment._replace(data=normalize(text, self._normalizer).encode())
+        return segment._replace(data=normalize_bytes(segment.data, self._normalizer))
 
 
 def _cut_one(segment: Segment, finder: _Finder) -> Sequence[Segment]:

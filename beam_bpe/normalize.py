@@ -111,7 +111,12 @@ def normalize(text: str, name: str | None) -> str:
     except UnicodeEncodeError:
         parts = re.split("([\ud800-\udfff]+)", text)
         return "".join(part if i % 2 else normalize(part, name) for i, part in enumerate(parts))
-    return bytes(normalize_documents(data, np.array([0, len(data)], np.int64), name)[0]).decode()
+    return normalize_bytes(data, name).decode()
+
+
+def normalize_bytes(data: bytes, name: str | None) -> bytes:
+    """Return a text in UTF-8 normalized, what is not valid having become U+FFFD; for None as it is."""
+    return bytes(normalize_documents(data, np.array([0, len(data)], np.int64), name)[0])
 
 
 def normalize_documents(data: Any, bounds: np.ndarray, name: str | None) -> tuple[Any, np.ndarray]:

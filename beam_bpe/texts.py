@@ -22,6 +22,11 @@ def bytes_of(text: str | bytes) -> bytes:
         return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").encode()
 
 
+def valid_bytes(data: bytes) -> bytes:
+    """Return bytes as UTF-8, what is not valid as U+FFFD."""
+    return data if _scan.invalid_utf8(data) < 0 else data.decode("utf-8", "replace").encode()
+
+
 def is_text(data: memoryview, bounds: np.ndarray) -> bool:
     """Whether each document is valid UTF-8."""
     if not len(bounds) or not len(data):

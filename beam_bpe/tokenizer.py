@@ -13,8 +13,8 @@ from beam_bpe import _scan, encoders
 from beam_bpe.added import AddedTokens, Segment
 from beam_bpe.encoders import CACHE_BYTES
 from beam_bpe.layout import AddedToken
-from beam_bpe.normalize import normalize_documents
-from beam_bpe.texts import bytes_of, is_text, pieces_of_invalid
+from beam_bpe.normalize import normalize_bytes, normalize_documents
+from beam_bpe.texts import bytes_of, is_text, pieces_of_invalid, valid_bytes
 from beam_bpe.vocabulary import Vocabulary
 
 #: What happens to the special tokens in the text of a corpus.
@@ -376,13 +376,9 @@ class Tokenizer:
 
     def _normal(self, data: bytes) -> bytes:
         """Return a text as the scanner takes it: normalized, and of a model of characters made valid."""
-        if not self.vocabulary.model.is_byte_level and _scan.invalid_utf8(data) >= 0:
-            data = data.decode("utf-8", "replace").encode()
-        if self.vocabulary.normalizer is None:
-            return data
-        if _scan.invalid_utf8(data) >= 0:
-            data = data.decode("utf-8", "replace").encode()
-        return bytes(normalize_documents(data, np.array([0, len(data)], np.int64), self.vocabulary.normalizer)[0])
+        if self.vocabulary.normalizer is not None:
+            return normalize_bytes(data, self.vocabulary.normalizer)
+        return data if self.vocabulary.model.is_byte_level else valid_bytes(data)
 
     def _make_finder(self, special: tuple[str, ...]) -> AddedTokens:
         found = [self._added[text] for text in special if self._added[text].special]
@@ -435,9 +431,9 @@ class Tokenizer:
         if finder is None:
             return [Segment(self._normal(data), None, 0, len(data))]
         segments = finder.cut(data)  # normalized, if there is a normalizer
-        if self.vocabulary.model.is_byte_level or _scan.invalid_utf8(data) < 0:
+        if self.vocabulary.model.is_byte_level:
             return segments
-        return [segment._replace(data=segment.data.decode("utf-8", "replace").encode()) for segment in segments]
+        return [segment._replace(data=valid_bytes(segment.data)) for segment in segments]
 
     def _encode_segments(self, documents: Sequence[Sequence[Segment]], drop: bool = False) -> Batch:
         """Encode documents given as segments; with `drop` special tokens are left out."""

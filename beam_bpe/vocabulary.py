@@ -158,7 +158,7 @@ class Vocabulary:
                 raise ValueError(f"the special token {added.text!r} is a piece of the model as well")
         if self.model.algorithm == "wordlevel" and len(self.left):
             raise ValueError("a vocabulary of whole words has no merges")
-        self.unk_id
+        _ = self.unk_id  # refuses an unk_token that is none of the tokens
         if self.model.byte_fallback:
             missing = [byte for byte in range(256) if byte_token(byte).encode() not in layout.ids]
             if missing:
@@ -277,8 +277,7 @@ class Vocabulary:
         if self.normalizer is not None:  # several names may say the same steps
             head["normalizer"] = head.pop("normalizer_spec")
         if self.layout is not None:
-            spec = self.layout.spec()
-            head["layout"] = {key: value for key, value in spec.items() if key != "origin"}
+            head["layout"] = {key: value for key, value in self.layout.spec().items() if key != "origin"}
         state = hashlib.sha256(artifacts.canonical_json(head).encode())
         columns = [self.left, self.right, *([self.layout.merged] if self.layout is not None else [])]
         for column in columns if merging else []:

@@ -51,6 +51,20 @@ def test_a_dictionary_of_ones_own(tmp_path):
     assert done.stdout.split() == ["小明", "今天", "去郊游", ",", "明天", "去", "上班"], done.stderr[-2000:]
 
 
+def test_stemmers_and_stop_words_are_a_function(tmp_path, monkeypatch):
+    pytest.importorskip("nltk")
+    (tmp_path / "my_stems.py").write_text(
+        "from nltk.stem import PorterStemmer\n"
+        "from beam_bpe.segmenters import nltk_words\n"
+        "stem = PorterStemmer().stem\n"
+        "def words(text):\n"
+        "    return [stem(word) for word in nltk_words(text.lower()) if word not in ('the', 'of', 'are')]\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    table = WordCounts.from_documents(["The lowering of the lowlands", "lowered"], pattern=pre_tokenizer(split_with="my_stems:words"))
+    assert table.to_dict() == {b"lower": 2, b"lowland": 1}
+
+
 @pytest.mark.parametrize("name, text, frequent", [("nltk_words", ENGLISH, "lowlands"), ("jieba_words", CHINESE, "去")])
 def test_workers_count_what_one_process_counts(name, text, frequent, tmp_path):
     pytest.importorskip(name.split("_")[0])

@@ -176,6 +176,26 @@ def test_rows_are_counted_by_a_column(tmp_path):
     assert sorted((row["word"], row["count"]) for row in written(tmp_path, "rows")) == [("low", 2), ("lower", 1)]
 
 
+PIECES = """
+providers:
+  - include: {{ provider }}
+pipeline:
+  transforms:
+    - type: LearnVocabulary
+      config: {inputs: {{ text }}, output: {{ vocabulary }}, vocab_size: 40, algorithm: wordpiece, pattern: bert, normalizer: bert,
+               special_tokens: ["[PAD]", "[UNK]"], limit_alphabet: 20, seed_words: 2, max_input_chars_per_word: 9, score: count}
+"""
+
+
+def test_wordpiece_is_learned(tmp_path):
+    (tmp_path / "a.txt").write_text(TEXT)
+    run(PIECES, provider=yaml_provider.PROVIDER, text=tmp_path / "a.txt", vocabulary=tmp_path / "v")
+    options = {"limit_alphabet": 20, "seed_words": 2, "max_input_chars_per_word": 9, "score": "count"}
+    words = WordCounts.from_documents([TEXT], pattern="bert", normalizer="bert")
+    expected = train(words, 40, algorithm="wordpiece", special_tokens=["[PAD]", "[UNK]"], **options)
+    assert Tokenizer.load(str(tmp_path / "v")).vocabulary == expected and expected.model.max_input_chars_per_word == 9
+
+
 CHAIN = """
 providers:
   - include: {{ provider }}

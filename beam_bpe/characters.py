@@ -88,7 +88,8 @@ def _load(
     """Return a merge loop that holds the words, and their symbols with one more for each word."""
     counts = merging.distinct_counts(words) if len(words) else np.empty(0, np.int64)
     fixed, others = alphabet.first, len(initial) - alphabet.first - len(alphabet.symbols)
-    lengths = np.concatenate([np.zeros(fixed, np.uint32), alphabet.lengths, np.zeros(others, np.uint32)])
+    whole = np.array([len(word.decode()) for word in initial[len(initial) - others :]], np.uint32)
+    lengths = np.concatenate([np.zeros(fixed, np.uint32), alphabet.lengths, whole])
     if frequencies is not None:
         frequencies = np.concatenate([np.zeros(fixed, np.int64), frequencies, np.zeros(others, np.int64)])
     loop = _merge.MergeLoop(

@@ -96,8 +96,6 @@ static inline int merge(Loop *l, u32 pair, const u32 x) {
         l->events_size = n;
     }
     l->span[x] = span_x;
-    u64 length = (u64)l->length[a] + l->length[b];
-    l->length[x] = length < UINT32_MAX ? (u32)length : UINT32_MAX;
     for (u32 q = 0; q < n; q++) {
         if (q + 24 < n) __builtin_prefetch(&cells[positions[q + 24]], 1);
         const u32 i = positions[q], j = i + span_a, k = j + span_b;

@@ -63,9 +63,12 @@ static inline int is_reserved(const Loop *l, u32 a, u32 b) {
     return found && found <= l->reserved;
 }
 
-/* Choose the id of the merge of (a, b), or return RESERVED.  Sets Loop.twin where the spelling is there already. */
+/* Choose the id of the merge of (a, b), or return RESERVED.  Sets Loop.twin where the spelling is there already.
+ * A token that is there keeps its length: that of a symbol with a mark is not the sum of its parts'. */
 static inline int name_merge(Loop *l, u32 a, u32 b, u32 *x) {
+    u64 length = (u64)l->length[a] + l->length[b];
     *x = l->tokens;
+    l->length[*x] = length < UINT32_MAX ? (u32)length : UINT32_MAX;
     if (!l->text && l->tie_rule != GREATEST_BYTES) {
         l->tokens++;
         return 0;

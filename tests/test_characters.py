@@ -8,7 +8,7 @@ import random
 from fractions import Fraction
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from beam_bpe import train
@@ -101,6 +101,7 @@ def test_a_token_that_stands_for_others_is_never_learned():
     limit=st.none() | st.integers(1, 3),
     unknown=st.sampled_from(["<unk>", "bab"]),
 )
+@example({"<": 1, "<ba": 1}, ("b", True), "huggingface", 2, 1, 2, None, "<unk>")
 def test_it_learns_as_the_reference(words, mark, tie_break, merges, min_pair_count, longest, limit, unknown):
     if not any(words.values()):
         words["a"] = 1

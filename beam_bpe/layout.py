@@ -50,11 +50,14 @@ class Layout:
         added_tokens: special tokens and others that are found before the pre-tokenization.
         whole_pieces: a word that is a token is that token, whatever the merges give (Hugging Face's
             ignore_merges, and what tiktoken does).
+        scores: float64 by id, 0 where there is no token, of the algorithms that have scores; else None.
+        user_defined: ids of tokens that are found in a text before all others (SentencePiece's user-defined symbols).
+        unused: ids of tokens that no text is given, which merges may go through (SentencePiece's unused pieces).
         prefix, suffix: ids that its post-processor puts around a text when asked.
         origin: parts of the file it came from, kept for the way back (JSON).
 
     Raises:
-        ValueError: ids or tokens stand twice, or an id is too large.
+        ValueError: ids or tokens stand twice, an id is too large, or a score is no number.
     """
 
     tokens: tuple[bytes, ...]
@@ -64,6 +67,9 @@ class Layout:
     prefix: tuple[int, ...] = ()
     suffix: tuple[int, ...] = ()
     origin: Mapping[str, Any] = field(default_factory=dict)
+    scores: np.ndarray | None = None
+    user_defined: tuple[int, ...] = ()
+    unused: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         seen = self.ids
@@ -88,10 +94,29 @@ class Layout:
             texts[token.text], ids[token.id] = token.id, token.text
         if self.size > MOST_IDS:
             raise ValueError(f"the greatest id is {self.size - 1:,}; ids are below {MOST_IDS:,}")
+        self._check_scores()
         for side in (self.prefix, self.suffix):
             for i in side:
                 if i not in ids and not (0 <= i < len(self.tokens) and self.tokens[i]):
                     raise ValueError(f"the post-processor adds the id {i}, which is no token")
+
+    def _check_scores(self) -> None:
+        if self.scores is not None:
+            scores = np.asarray(self.scores, np.float64)
+            object.__setattr__(self, "scores", scores)
+            if scores.shape != (self.size,):
+                raise ValueError(f"there are {scores.size} scores for {self.size} ids")
+            if not np.isfinite(scores).all():
+                i = int(np.argmin(np.isfinite(scores)))
+                raise ValueError(f"the token of id {i} has the score {scores[i]}, which is no finite number")
+        seen: set[int] = set()
+        for name, group in (("user_defined", self.user_defined), ("unused", self.unused)):
+            for i in group:
+                if self.scores is None:
+                    raise ValueError(f"{name} tokens go with scores, and there are none")
+                if not 0 <= i < len(self.tokens) or not self.tokens[i] or i in seen:
+                    raise ValueError(f"the {name} id {i} is no token, or stands twice")
+                seen.add(i)
 
     @cached_property
     def ids(self) -> dict[bytes, int]:
@@ -125,11 +150,24 @@ class Layout:
             "suffix": list(self.suffix),
             "size": len(self.tokens),
             "origin": dict(self.origin),
+            **({"user_defined": list(self.user_defined)} if self.user_defined else {}),
+            **({"unused": list(self.unused)} if self.unused else {}),
         }
 
     @classmethod
-    def from_spec(cls, spec: Mapping[str, Any], ids: list[int], tokens: list[bytes], merged: np.ndarray) -> Layout:
-        """Return the layout of an artifact's header and of its tokens; ValueError if they do not fit."""
+    def from_spec(
+        cls,
+        spec: Mapping[str, Any],
+        ids: list[int],
+        tokens: list[bytes],
+        merged: np.ndarray,
+        scores: np.ndarray | None = None,
+    ) -> Layout:
+        """Return the layout of an artifact's header and of its tokens; ValueError if they do not fit.
+
+        Args:
+            scores: of the tokens, in their order.
+        """
         fields = [dict(token) for token in spec["added_tokens"]]
         outside = {token["id"] for token in fields if not token.pop("in_model")}
         if not 0 <= spec["size"] <= MOST_IDS:
@@ -144,12 +182,20 @@ class Layout:
                 if i >= len(by_id):
                     raise ValueError(f"token {i} is beyond the {len(by_id)} ids of the layout")
                 by_id[i] = token
+        added = tuple(AddedToken(**token) for token in fields)
+        scores_by_id = None
+        if scores is not None:
+            scores_by_id = np.zeros(max(len(by_id), *(token.id + 1 for token in added), 0))
+            scores_by_id[ids] = scores
         return cls(
             tokens=tuple(by_id),
             merged=merged,
-            added_tokens=tuple(AddedToken(**token) for token in fields),
+            added_tokens=added,
             whole_pieces=spec["whole_pieces"],
             prefix=tuple(spec["prefix"]),
             suffix=tuple(spec["suffix"]),
             origin=spec["origin"],
+            scores=scores_by_id,
+            user_defined=tuple(spec.get("user_defined", ())),
+            unused=tuple(spec.get("unused", ())),
         )

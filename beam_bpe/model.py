@@ -1,11 +1,13 @@
-"""How a vocabulary's tokens are found in a word: by merges of bytes or characters, by longest match, or whole."""
+"""How a vocabulary's tokens are found: by merges of bytes or characters, by longest match, by scores, or whole words."""
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Mapping
 
-ALGORITHMS = ("bpe", "wordpiece", "wordlevel")
+ALGORITHMS = ("bpe", "wordpiece", "wordlevel", "sentencepiece-bpe", "unigram")
+#: Those whose tokens have scores; they run over a whole text, in which U+2581 stands for spaces.
+SCORED = ("sentencepiece-bpe", "unigram")
 UNITS = ("byte", "character")
 
 
@@ -15,7 +17,8 @@ class Model:
 
     Attributes:
         algorithm: "bpe": merges by rank; "wordpiece": the longest piece that fits, from the left; "wordlevel": the
-            whole word or none.
+            whole word or none; "sentencepiece-bpe": the two neighbours whose joined spelling has the highest score are
+            merged first; "unigram": the segmentation whose scores have the highest sum.
         unit: what merges start from, "byte" or "character"; pieces and whole words are of characters.
         end_of_word: end-of-word suffix that marks the last symbol of a word, such as "</w>" (Sennrich et al. 2016).
         attached: the suffix belongs to the symbol of the last character, as in subword-nmt 0.2 and Hugging Face;
@@ -26,6 +29,12 @@ class Model:
         fuse_unk: neighbouring unknown characters of a word are one unk_token.
         max_input_chars_per_word: WordPiece: longer words are unk_token.
         unk_characters: WordPiece: a character that no piece matches is unk_token alone, not the whole word.
+        single_precision: Unigram: sums are of 32 bits, from the beginning of a text, as in SentencePiece; else of 64 bits, as in
+            Hugging Face `tokenizers`. An unknown character scores 10 less than the lowest score, there of normal
+            pieces, here of all tokens.
+        unk_surface: text that unk_token decodes to; None: its own.
+
+    Neighbouring unknown characters are one unk_token in algorithms with scores, as if with fuse_unk.
 
     Raises:
         ValueError: options that contradict each other.
@@ -41,12 +50,14 @@ class Model:
     fuse_unk: bool = False
     max_input_chars_per_word: int | None = None
     unk_characters: bool = False
+    single_precision: bool = False
+    unk_surface: str | None = None
 
     def __post_init__(self) -> None:
         for name, allowed in (("algorithm", ALGORITHMS), ("unit", UNITS)):
             if getattr(self, name) not in allowed:
                 raise ValueError(f"{name}={getattr(self, name)!r}: choose one of {', '.join(allowed)}")
-        for name in ("end_of_word", "continuing_subword_prefix", "unk_token"):
+        for name in ("end_of_word", "continuing_subword_prefix", "unk_token", "unk_surface"):
             text = getattr(self, name)
             if text is not None and not (isinstance(text, str) and text):
                 raise ValueError(f"{name}={text!r}: it is a text, or None for none")
@@ -56,7 +67,7 @@ class Model:
             "bpe over bytes": (
                 self.unit == "byte",
                 ("end_of_word", "attached", "continuing_subword_prefix", "unk_token", "byte_fallback", "fuse_unk")
-                + ("max_input_chars_per_word", "unk_characters"),
+                + ("max_input_chars_per_word", "unk_characters", "unk_surface"),
             ),
             "bpe": (
                 self.algorithm == "bpe",
@@ -68,11 +79,16 @@ class Model:
                 ("end_of_word", "attached", "continuing_subword_prefix", "byte_fallback", "fuse_unk")
                 + ("max_input_chars_per_word", "unk_characters"),
             ),
+            self.algorithm: (
+                self.is_scored,
+                ("end_of_word", "attached", "continuing_subword_prefix", "fuse_unk", "max_input_chars_per_word", "unk_characters"),
+            ),
+            f"{self.algorithm} ": (self.algorithm != "unigram", ("single_precision",)),
         }
         for what, (applies, names) in foreign.items():
             for name in names if applies else ():
                 if getattr(self, name):
-                    raise ValueError(f"{name}={getattr(self, name)!r} has no meaning for {what}: leave it out")
+                    raise ValueError(f"{name}={getattr(self, name)!r} has no meaning for {what.strip()}: leave it out")
         if self.attached and not self.end_of_word:
             raise ValueError("attached=True says where the end-of-word suffix stands, and there is none: give end_of_word")
         if self.fuse_unk and (self.byte_fallback or not self.unk_token):
@@ -89,6 +105,11 @@ class Model:
     def is_byte_level(self) -> bool:
         """Whether every text has tokens, since merges start from the 256 bytes."""
         return self.unit == "byte"
+
+    @property
+    def is_scored(self) -> bool:
+        """Whether tokens have scores, by which they are found in a whole text."""
+        return self.algorithm in SCORED
 
     def spec(self) -> dict[str, Any]:
         """Return what differs from byte-level BPE, for artifacts and fingerprints; it is empty for that."""

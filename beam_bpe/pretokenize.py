@@ -23,7 +23,8 @@ _BERT_PUNCTUATION = r"!-/:-@\[-`{-~\p{P}"
 #: The named patterns.  gpt2, cl100k and o200k are tiktoken's own texts (OpenAI, tiktoken_ext);
 #: llama3 and qwen2 are those of the models' tokenizer files.  bert is the BertPreTokenizer of `tokenizers`: its
 #: scanner follows that on every character, while the text here, for people, is equal on ASCII (beyond it the
-#: punctuation of `tokenizers` is that of an older Unicode).
+#: punctuation of `tokenizers` is that of an older Unicode).  metaspace begins a word at every U+2581, which stands for a
+#: space in SentencePiece's vocabularies.
 PATTERNS: Mapping[str, str] = {
     "gpt2": r"'(?:[sdmt]|ll|ve|re)| ?\p{L}++| ?\p{N}++| ?[^\s\p{L}\p{N}]++|\s++$|\s+(?!\S)|\s",
     "cl100k": (
@@ -39,6 +40,7 @@ PATTERNS: Mapping[str, str] = {
     "qwen2": _CONTRACTION + r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}|" + _CL100K_REST,
     "whitespace": r"\S+",
     "bert": rf"[{_BERT_PUNCTUATION}]|[^\s{_BERT_PUNCTUATION}]+",
+    "metaspace": r"\u2581[^\u2581]*+|[^\u2581]++",
     "none": r"(?s:.+)",
 }
 #: The regex of the pre-tokenizer `Whitespace` of `tokenizers`; it goes with gaps="drop".
@@ -92,7 +94,7 @@ class PreTokenizer:
     @property
     def may_be_cut(self) -> bool:
         """Whether a text can be cut at places where a word provably ends."""
-        return self.scanner is not None and self.name != "none"
+        return self.scanner is not None and self.name not in ("metaspace", "none")
 
     @property
     def drops_spaces(self) -> bool:
@@ -246,7 +248,7 @@ def pre_tokenizer(
     >>> pre_tokenizer("o200K")
     Traceback (most recent call last):
     ...
-    ValueError: there is no pattern named 'o200K'; did you mean 'o200k'? Known: gpt2, cl100k, o200k, llama3, qwen2, whitespace, bert, none (anything with other characters is read as a regex)
+    ValueError: there is no pattern named 'o200K'; did you mean 'o200k'? Known: gpt2, cl100k, o200k, llama3, qwen2, whitespace, bert, metaspace, none (anything with other characters is read as a regex)
     """
     if isinstance(pattern, PreTokenizer):
         return pattern

@@ -117,6 +117,8 @@ class Vocabulary:
                 raise ValueError("the alphabet is not in the order of the ids of the bytes")
         else:
             self._check_characters(layout)
+        if self.model.is_scored != (layout.scores is not None):
+            raise ValueError(f"scores go with the algorithms that have them, and {self.model.algorithm!r} is not so")
         if self.special_tokens != tuple(token.text for token in layout.added_tokens if token.special):
             raise ValueError("the special tokens are not those of the layout")
         sides = [column.astype(np.int64) for column in (self.left, self.right, layout.merged)]
@@ -156,8 +158,8 @@ class Vocabulary:
         for added in layout.added_tokens:
             if added.special and added.text.encode() in layout.ids:
                 raise ValueError(f"the special token {added.text!r} is a piece of the model as well")
-        if self.model.algorithm == "wordlevel" and len(self.left):
-            raise ValueError("a vocabulary of whole words has no merges")
+        if self.model.algorithm in ("wordlevel", "unigram") and len(self.left):
+            raise ValueError(f"a vocabulary of algorithm {self.model.algorithm!r} has no merges")
         _ = self.unk_id  # refuses an unk_token that is none of the tokens
         if self.model.byte_fallback:
             missing = [byte for byte in range(256) if byte_token(byte).encode() not in layout.ids]
@@ -267,7 +269,7 @@ class Vocabulary:
     @cached_property
     def fingerprint(self) -> str:
         """SHA-256 (hexadecimal) of all that decides how a text is encoded."""
-        merging = self.model.algorithm == "bpe"  # pieces and whole words are found without the merges that made them
+        merging = self.model.algorithm == "bpe"  # all others are found without the merges that may have made them
         head = {
             **self.rules(),
             "alphabet": self.alphabet.hex(),
@@ -285,6 +287,8 @@ class Vocabulary:
         if self.layout is not None:
             state.update(np.asarray(pc.binary_length(self.spelt)).astype("<u4").tobytes())
             state.update(b"".join(self.tokens))
+            if self.layout.scores is not None:
+                state.update(self.layout.scores.astype("<f8").tobytes())
         return state.hexdigest()
 
     @classmethod

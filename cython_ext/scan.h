@@ -24,7 +24,7 @@ typedef uint32_t u32;
 typedef uint64_t u64;
 typedef int64_t i64;
 
-enum pattern { GPT2 = 0, CL100K = 1, O200K = 2, LLAMA3 = 3, QWEN2 = 4, WHITESPACE = 5, BERT = 6, NONE = 7 };
+enum pattern { GPT2 = 0, CL100K = 1, O200K = 2, LLAMA3 = 3, QWEN2 = 4, WHITESPACE = 5, BERT = 6, METASPACE = 7, NONE = 8 };
 
 typedef struct {
     const u8 *start;
@@ -336,6 +336,13 @@ ALWAYS_INLINE const u8 *plain_bert(const u8 *p, const u8 *end) {
     return NULL;
 }
 
+/* Where the next U+2581 behind the one at p, or behind what stands there, begins, else `end`. */
+static inline const u8 *next_metaspace(const u8 *p, const u8 *end) {
+    for (p++; (p = (const u8 *)memchr(p, 0xE2, (size_t)(end - p))); p++)
+        if (end - p >= 3 && p[1] == 0x96 && p[2] == 0x81) return p;
+    return end;
+}
+
 /* Put up to `most` words from *at on into `words` and move *at behind them; fewer: the end. */
 static inline size_t scan_words(enum pattern pattern, const u8 **at, const u8 *end, Word *words, size_t most) {
     const u8 *p = *at;
@@ -371,6 +378,14 @@ static inline size_t scan_words(enum pattern pattern, const u8 **at, const u8 *e
                 if (p >= end) break;
                 const u8 *q = plain_bert(p, end);
                 if (!q) q = next_bert(p, end);
+                words[n].start = p;
+                words[n++].length = (size_t)(q - p);
+                p = q;
+            }
+            break;
+        case METASPACE:
+            while (n < most && p < end) {
+                const u8 *q = next_metaspace(p, end);
                 words[n].start = p;
                 words[n++].length = (size_t)(q - p);
                 p = q;
@@ -445,7 +460,7 @@ static inline int stays(const u8 *p) {
  *   other            | white space except CR and LF
  *   CR or LF         | anything but white space and '/'          (not under gpt2)
  *   whitespace, bert: non-space | space
- * `none` has no such place.
+ * `none` and `metaspace` have no such place.
  * If the text is `normalized` before it is scanned, only places stay that end a word in what it becomes, too: before a
  * space, which no normalizer changes or joins to what stands before it (as little as TAB, CR and LF, which may
  * become spaces); and where spaces are words or parts of them, behind a letter that stays, since others may vanish. */
@@ -457,7 +472,7 @@ static inline int is_cut(enum pattern pattern, int normalized, const u8 *begin, 
     while (before > begin && at - before < 4 && (*before & 0xC0) == 0x80);
     if (valid_length(before, at) != (size_t)(at - before) || !valid_length(at, end)) return 0;
     u32 left = class_at(before, &length), right = class_at(at, &length);
-    if (pattern == NONE) return 0;
+    if (pattern == NONE || pattern == METASPACE) return 0;
     if (normalized) {
         int drops = pattern == WHITESPACE || pattern == BERT;
         if (*at != ' ' && !(drops && (*at == '\t' || *at == '\n' || *at == '\r'))) return 0;

@@ -17,6 +17,7 @@ cdef extern from "scan.h" nogil:
         QWEN2
         WHITESPACE
         BERT
+        METASPACE
         NONE
     ctypedef struct Word:
         const uint8_t *start
@@ -35,6 +36,7 @@ PATTERNS = {
     "qwen2": QWEN2,
     "whitespace": WHITESPACE,
     "bert": BERT,
+    "metaspace": METASPACE,
     "none": NONE,
 }
 #: Version of Unicode whose classes the scanners follow.

@@ -28,7 +28,7 @@ LOW = {"low": 5, "lower": 2, "newest": 6, "widest": 3}
 @pytest.mark.parametrize(
     "options, message",
     [
-        ({"algorithm": "unigram"}, "algorithm='unigram': choose one of bpe, wordpiece, wordlevel"),
+        ({"algorithm": "markov"}, "algorithm='markov': choose one of bpe, wordpiece, wordlevel"),
         ({"unit": "word"}, "unit='word': choose one of byte, character"),
         ({"algorithm": "wordpiece", "unit": "byte"}, "algorithm='wordpiece' is of characters"),
         ({"end_of_word": "</w>"}, "end_of_word='</w>' has no meaning for bytes"),

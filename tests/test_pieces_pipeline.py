@@ -114,7 +114,7 @@ def test_learning_again_from_a_table_that_says_its_normalizer(words, tmp_path):
         (dict(algorithm="wordpiece", unit="byte", vocab_size=300), "algorithm='wordpiece' is of characters"),
         (dict(unit="character", vocab_size=300, num_merges=3), "two limits"),
         (dict(algorithm="wordpiece"), "vocab_size is None"),
-        (dict(algorithm="unigram", vocab_size=300), "choose one of bpe, wordpiece, wordlevel"),
+        (dict(algorithm="markov", vocab_size=300), "choose one of bpe, wordpiece, wordlevel"),
         (dict(unit="character", vocab_size=300, character_coverage=1.5), "it must be a number above 0 and at most 1"),
     ],
 )

@@ -548,7 +548,7 @@ def test_a_header_that_lacks_something_else(folder, key):
         ({"normalizer": "NFC", "normalizer_spec": spec("NFC")}, "fingerprint"),
         ({"normalizer": "NFC", "normalizer_spec": {"steps": []}}, "the normalizer 'NFC' was {'steps': []}; here it is"),
         ({"pre_tokenizer": pre_tokenizer("o200k").spec()}, "fingerprint"),
-        ({"algorithm": "unigram"}, "algorithm='unigram': choose one of bpe, wordpiece, wordlevel"),
+        ({"algorithm": "markov"}, "algorithm='markov': choose one of bpe, wordpiece, wordlevel"),
         ({"algorithm": "wordpiece"}, "algorithm='wordpiece' is of characters: choose unit='character'"),
         ({"unit": "character"}, "characters outside the alphabet have no token"),
         ({"unit": "character", "model": {"unk_token": "<unk>"}}, "a vocabulary of algorithm 'bpe' over characters has a layout"),

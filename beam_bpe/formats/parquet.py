@@ -37,7 +37,7 @@ MERGES_SCHEMA = pa.schema(
     ]
 )
 #: What a token is; added ones are found like special ones, but always; no merge makes a piece.
-KINDS = ("piece", "byte", "merge", "special", "added", "character")
+KINDS = ("piece", "byte", "merge", "special", "added", "character", "user_defined", "unused")
 VOCABULARY_SCHEMA = pa.schema(
     [
         pa.field("id", pa.uint32(), nullable=False),
@@ -88,7 +88,10 @@ def vocabulary_table(vocabulary: Any) -> pa.Table:
     if not there.all():
         ids, tokens, kinds = ids[there], tokens.filter(pa.array(there)), kinds[there]
     names = pa.DictionaryArray.from_arrays(pa.array(kinds), pa.array(KINDS, pa.string())).dictionary_decode()
-    columns = [pa.array(ids), tokens, names, pa.nulls(len(ids), pa.float64())]
+    scores = pa.nulls(len(ids), pa.float64())
+    if vocabulary.layout is not None and vocabulary.layout.scores is not None:
+        scores = pa.array(vocabulary.layout.scores[ids])
+    columns = [pa.array(ids), tokens, names, scores]
     return pa.Table.from_arrays(columns, schema=VOCABULARY_SCHEMA)
 
 
@@ -102,7 +105,9 @@ def _initial(vocabulary: Any) -> dict[str, list[int]]:
         return {}
     made = set(vocabulary.merged.tolist())
     characters = [i for token, i in ids.items() if i not in made and _is_character(token.decode(), model)]
-    return {"character": characters, "byte": [ids[token] for token in spelt]}
+    layout = vocabulary.layout
+    own = {"user_defined": list(layout.user_defined), "unused": list(layout.unused)}
+    return {"character": characters, "byte": [ids[token] for token in spelt], **own}
 
 
 def _is_character(token: str, model: Model) -> bool:
@@ -193,7 +198,8 @@ def load(folder: str, make: Callable[..., Any], *, allow_callables: Iterable[str
         alphabet = b"".join(tokens["token"][:256].to_pylist())
         if "layout" in header:
             columns = tokens["id"].to_pylist(), tokens["token"].to_pylist()
-            layout = Layout.from_spec(header["layout"], *columns, merges["id"].to_numpy())
+            scores = tokens["score"].to_numpy() if model.is_scored else None
+            layout = Layout.from_spec(header["layout"], *columns, merges["id"].to_numpy(), scores)
             alphabet = layout.alphabet if model.is_byte_level else b""
         vocabulary = make(
             pre_tokenizer=PreTokenizer.from_spec(header["pre_tokenizer"], allow_callables=allow_callables),

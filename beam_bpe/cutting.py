@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import BinaryIO, Iterator, Protocol
 
 from beam_bpe import _scan
-from beam_bpe.normalize import steps_of
+from beam_bpe.normalize import CHARACTER_STEPS, steps_of
 from beam_bpe.pretokenize import PreTokenizer
 from beam_bpe.special import SpecialTokens
 
@@ -35,8 +35,13 @@ def may_be_cut(pre_tokenizer: PreTokenizer, normalizer: str | None = None) -> bo
     """Whether places are known where a word ends, in the text as the normalizer makes it."""
     if not pre_tokenizer.may_be_cut:
         return False
+    if normalizer is None:
+        return True
+    # Each part would get a space of its own before it, or lose those at its ends; what tables do is not known here.
+    if not set(CHARACTER_STEPS).issuperset(steps_of(normalizer)):
+        return False
     # The spaces around a Chinese character join those beside it: they must be no part of a word.
-    return normalizer is None or pre_tokenizer.drops_spaces or "handle_chinese_chars" not in steps_of(normalizer)
+    return pre_tokenizer.drops_spaces or "handle_chinese_chars" not in steps_of(normalizer)
 
 
 class WordCutter:

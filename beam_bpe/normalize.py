@@ -12,21 +12,31 @@ BertNormalizer, exactly, under every version of Python: what is known of charact
 - bert_strip_accents takes the non-spacing marks of Unicode 8 out of the decomposed text, and clean_text the control,
   format and private-use characters of that version, and U+FFFD; characters that are not assigned stay.
 - strip_accents takes marks of all kinds, and decomposes nothing: "NFD+strip_accents" strips é.
+
+Spaces as SentencePiece (Kudo and Richardson 2018) treats them, of which only U+0020 is one:
+
+- remove_extra_whitespaces drops those at both ends and behind another one, and U+2581 at the end.
+- dummy_prefix puts one before a text that is not empty, dummy_suffix one behind it.
+- escape_whitespaces makes them U+2581.
+- "sentencepiece:nmt_nfkc" and the like are the precompiled normalizers of its package, which runs them (`charsmap`).
 """
 
 from __future__ import annotations
 
 import re
-from typing import Any, Mapping
+from functools import lru_cache
+from itertools import groupby
+from typing import Any, Mapping, Sequence
 
 import numpy as np
 
-from beam_bpe.character_map import passes
+from beam_bpe import _normalize, character_map, charsmap
+from beam_bpe.character_map import Pass
 from beam_bpe.normalizer_tables import LIBRARY
 from beam_bpe.texts import is_text
 
-#: The steps; those of BertNormalizer have the names of its options.
-STEPS = (
+#: The steps that map characters; those of BertNormalizer have the names of its options.
+CHARACTER_STEPS = (
     "NFC",
     "NFD",
     "NFKC",
@@ -37,11 +47,18 @@ STEPS = (
     "handle_chinese_chars",
     "bert_strip_accents",
 )
-#: Short names of several steps: bert-base-uncased's and bert-base-cased's.
+#: The steps about spaces, in the order in which SentencePiece takes them.
+SPACE_STEPS = ("remove_extra_whitespaces", "dummy_prefix", "dummy_suffix", "escape_whitespaces")
+STEPS = (*CHARACTER_STEPS, *SPACE_STEPS, *(charsmap.SHIPPED + rule for rule in charsmap.RULES))
+#: Short names of several steps: bert-base-uncased's and bert-base-cased's; what SentencePiece does to spaces by default,
+#: and the same without loss.
 NAMES: Mapping[str, str] = {
     "bert": "clean_text+handle_chinese_chars+bert_strip_accents+lowercase",
     "bert_cased": "clean_text+handle_chinese_chars",
+    "sentencepiece": "remove_extra_whitespaces+dummy_prefix+escape_whitespaces",
+    "metaspace": "dummy_prefix+escape_whitespaces",
 }
+
 
 def steps_of(name: str) -> tuple[str, ...]:
     """Return the steps of a normalizer.
@@ -54,9 +71,11 @@ def steps_of(name: str) -> tuple[str, ...]:
     """
     steps = tuple(step for part in name.split("+") for step in NAMES.get(part, part).split("+"))
     for step in steps:
-        if step not in STEPS:
+        if charsmap.is_charsmap(step):
+            charsmap.check(step)
+        elif step not in STEPS:
             raise ValueError(
-                f"there is no normalizer {step!r}; there is {', '.join((*NAMES, *STEPS))}, several joined by '+', "
+                f"there is no normalizer {step[:60]!r}; there is {', '.join((*NAMES, *STEPS))}, several joined by '+', "
                 "or none at all"
             )
     return steps
@@ -72,7 +91,15 @@ def check_normalizer(name: str | None) -> None:
 
 def spec(name: str | None) -> dict[str, Any] | None:
     """Return what defines the text that a normalizer makes, for artifacts and fingerprints; None for None."""
-    return None if name is None else {"steps": list(steps_of(name)), "library": LIBRARY}
+    if name is None:
+        return None
+    steps = steps_of(name)
+    found: dict[str, Any] = {"steps": list(steps)}
+    if any(step in CHARACTER_STEPS for step in steps):
+        found["library"] = LIBRARY
+    if tables := {step: charsmap.digest(step) for step in steps if step.startswith(charsmap.SHIPPED)}:
+        found["tables"] = tables  # of one name in several versions of the package
+    return found
 
 
 def normalizer_of(record: Mapping[str, Any] | None) -> str | None:
@@ -89,6 +116,8 @@ def normalizer_of(record: Mapping[str, Any] | None) -> str | None:
     steps = "+".join(record["steps"])
     name = next((name for name, text in NAMES.items() if text == steps), steps)
     if record != spec(name):
+        if record.get("tables"):
+            raise ValueError(f"the normalizer {name[:60]!r} of the artifact has other tables than the installed sentencepiece")
         theirs = record.get("library")
         raise ValueError(f"the normalizer {name!r} of the artifact is that of {theirs}; here it is that of {LIBRARY}")
     return name
@@ -135,7 +164,37 @@ def normalize_documents(data: Any, bounds: np.ndarray, name: str | None) -> tupl
         bounds = np.repeat(np.cumsum([0, *map(len, repaired)], dtype=np.int64), 2)[1:-1]
         view = memoryview(b"".join(repaired))
     data = view
-    for one in passes(steps_of(name)):
+    for one in _passes(steps_of(name)):
         data, packed = one.documents(data, np.ascontiguousarray(bounds, np.int64))
         bounds = np.frombuffer(packed, np.int64)
     return data, bounds
+
+
+@lru_cache(32)
+def _passes(steps: tuple[str, ...]) -> tuple[Pass, ...]:
+    """Return what applies steps from left to right, in few passes."""
+    found: list[Pass] = []
+    for kind, group in groupby(steps, _kind):
+        if kind == "characters":
+            found += character_map.passes(tuple(group))
+        elif kind == "spaces":
+            found += _spacings(list(group))
+        else:
+            found += map(charsmap.Charsmap, group)
+    return tuple(found)
+
+
+def _kind(step: str) -> str:
+    return "characters" if step in CHARACTER_STEPS else "spaces" if step in SPACE_STEPS else "charsmap"
+
+
+def _spacings(steps: Sequence[str]) -> list[Pass]:
+    """Return passes for steps about spaces: one for those that stand in SentencePiece's order."""
+    found: list[Pass] = []
+    group: list[str] = []
+    for step in [*steps, ""]:
+        if group and (not step or SPACE_STEPS.index(step) <= SPACE_STEPS.index(group[-1])):
+            found.append(_normalize.Spacing(*(one in group for one in SPACE_STEPS)))
+            group = []
+        group.append(step)
+    return found

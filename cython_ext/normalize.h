@@ -323,4 +323,44 @@ static inline int put_normal_form(Composer *composer, const u8 *p, const u8 *end
     return 0;
 }
 
+/* ---- spaces, as SentencePiece treats them ---------------------------------------------------- */
+
+typedef struct {
+    int squeeze; /* U+0020 goes at both ends and behind another one, U+2581 at the end */
+    int before, behind; /* a text that is not empty gets one more */
+    int escape; /* U+0020 becomes U+2581 */
+} Spacing;
+
+static const u8 METASPACE_BYTES[3] = {0xE2, 0x96, 0x81};
+
+static inline void put_space(const Spacing *s, Out *out) {
+    if (s->escape) put(out, METASPACE_BYTES, 3);
+    else *out->at++ = ' ';
+}
+
+static inline int put_spaced(const Spacing *s, const u8 *p, const u8 *end, Out *out) {
+    for (int trimmed = s->squeeze; trimmed;) {
+        trimmed = 0;
+        if (end > p && end[-1] == ' ') end--, trimmed = 1;
+        else if (end - p >= 3 && !memcmp(end - 3, METASPACE_BYTES, 3)) end -= 3, trimmed = 1;
+    }
+    while (s->squeeze && p < end && *p == ' ') p++;
+    if (p == end) return 0;
+    if (room(out, 8)) return -1;
+    if (s->before) put_space(s, out);
+    while (p < end) {
+        const u8 *q = (const u8 *)memchr(p, ' ', (size_t)(end - p));
+        if (!q) q = end;
+        if (room(out, (size_t)(q - p) + 8)) return -1;
+        memcpy(out->at, p, (size_t)(q - p));
+        out->at += q - p;
+        if ((p = q) == end) break;
+        put_space(s, out);
+        do p++;
+        while (s->squeeze && p < end && *p == ' ');
+    }
+    if (s->behind) put_space(s, out);
+    return 0;
+}
+
 #endif

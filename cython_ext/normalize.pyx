@@ -35,9 +35,12 @@ cdef extern from "normalize.h" nogil:
         uint32_t *codes
         size_t codes_size
         Out scratch
+    ctypedef struct CSpacing "Spacing":
+        int squeeze, before, behind, escape
     const uint8_t *valid_until(const uint8_t *, const uint8_t *end)
     int room(Out *, size_t)
     int put_mapped(const Map *, const uint8_t *, const uint8_t *end, Out *)
+    int put_spaced(const CSpacing *, const uint8_t *, const uint8_t *end, Out *)
     int put_normal_form(CComposer *, const uint8_t *, const uint8_t *end, Out *)
 
 #: What a character becomes: itself, a string, itself between spaces, nothing (within a run of marks, or ending it),
@@ -105,7 +108,7 @@ cdef class CharacterMap:
             data: valid UTF-8.
             bounds: of length 2n; document d is data[bounds[2d]:bounds[2d + 1]].
         """
-        return mapped(&self.map, NULL, data, bounds)
+        return mapped(&self.map, NULL, NULL, data, bounds)
 
 
 cdef class Composition:
@@ -133,10 +136,31 @@ cdef class Composition:
         composer.pairs = &self.pairs[0] if self.pairs.shape[0] else NULL
         composer.n_pairs = self.pairs.shape[0]
         try:
-            return mapped(NULL, &composer, data, bounds)
+            return mapped(NULL, &composer, NULL, data, bounds)
         finally:
             free(composer.codes)
             free(composer.scratch.start)
+
+
+cdef class Spacing:
+    """What SentencePiece does about spaces, which are U+0020 and nothing else.
+
+    Args:
+        squeeze: those at both ends of a text and behind another one are dropped; so are U+2581 at its end.
+        before, behind: a text that is not empty gets one more there.
+        escape: they become U+2581.
+    """
+
+    cdef CSpacing spacing
+    cdef object __weakref__
+
+    def __init__(self, bint squeeze=False, bint before=False, bint behind=False, bint escape=False):
+        self.spacing.squeeze, self.spacing.before = squeeze, before
+        self.spacing.behind, self.spacing.escape = behind, escape
+
+    def documents(self, const uint8_t[::1] data not None, const int64_t[::1] bounds not None):
+        """Return documents so, side by side, and their bounds as packed int64 numbers."""
+        return mapped(NULL, NULL, &self.spacing, data, bounds)
 
 
 cdef int check_entry(uint32_t entry, const uint8_t[::1] pool) except -1:
@@ -165,8 +189,9 @@ cdef int check_entry(uint32_t entry, const uint8_t[::1] pool) except -1:
     return 0
 
 
-cdef tuple mapped(const Map *map, CComposer *composer, const uint8_t[::1] data, const int64_t[::1] bounds):
-    """Return documents as a map, or else a composer, makes them, and their bounds."""
+cdef tuple mapped(const Map *map, CComposer *composer, const CSpacing *spacing, const uint8_t[::1] data,
+                  const int64_t[::1] bounds):
+    """Return documents as a map, a composer, or else a spacing makes them, and their bounds."""
     cdef Py_ssize_t n = bounds.shape[0], i, invalid = -1
     cdef int64_t size = data.shape[0]
     cdef const uint8_t *start = &data[0] if size else NULL
@@ -196,7 +221,12 @@ cdef tuple mapped(const Map *map, CComposer *composer, const uint8_t[::1] data, 
                     invalid = i // 2
                     break
                 made[i] = out.at - out.start
-                error = put_mapped(map, p, end, &out) if map != NULL else put_normal_form(composer, p, end, &out)
+                if map != NULL:
+                    error = put_mapped(map, p, end, &out)
+                elif composer != NULL:
+                    error = put_normal_form(composer, p, end, &out)
+                else:
+                    error = put_spaced(spacing, p, end, &out)
                 made[i + 1] = out.at - out.start
         if error:
             raise MemoryError("no memory for normalized documents")

@@ -27,7 +27,7 @@ from beam_bpe.cutting import (
 from beam_bpe.pretokenize import PATTERNS, pre_tokenizer
 from beam_bpe.special import SpecialTokens
 
-CUT = [name for name in PATTERNS if name != "none"]
+CUT = [name for name in PATTERNS if name not in ("metaspace", "none")]
 
 # What decides on a place: letters, marks, numbers, apostrophes, spaces, line endings, others, broken bytes.
 FRAGMENTS = [

@@ -18,7 +18,7 @@ from beam_bpe import _scan
 from beam_bpe.pretokenize import PATTERNS
 
 NAMES = list(PATTERNS)
-CUT = [name for name in NAMES if name != "none"]
+CUT = [name for name in NAMES if name not in ("metaspace", "none")]
 
 
 def bert_regex() -> str:
@@ -224,6 +224,7 @@ def test_words_are_those_of_tokenizers(name, random_texts):
         ("qwen2", "123", ["1", "2", "3"]),
         ("whitespace", " a\u3000b\x85c ", ["a", "b", "c"]),
         ("bert", " don't,, 3.5\u3000$x\u00b4y\u2014z ", ["don", "'", "t", ",", ",", "3", ".", "5", "$", "x\u00b4y", "\u2014", "z"]),
+        ("metaspace", "a\u2581b c\u2581\u2581\u2580d", ["a", "\u2581b c", "\u2581", "\u2581\u2580d"]),
         ("none", " a\n", [" a\n"]),
         ("none", "", []),
     ],
@@ -441,7 +442,7 @@ def cuts(data: bytes, name: str, normalized: bool = False) -> list[int]:
     for at in range(1, len(data)):
         before = next(filter(None, (_character(data[max(0, at - k) : at]) for k in (1, 2, 3, 4))), "")
         after = next(filter(None, (_character(data[at : at + k]) for k in (1, 2, 3, 4))), "")
-        if not before or not after or name == "none":
+        if not before or not after or name in ("metaspace", "none"):
             continue
         left, right = _class(before), _class(after)
         if name in ("whitespace", "bert"):

@@ -7,7 +7,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 from beam_bpe import _words, progress
 from beam_bpe.documents import DocumentBatch
-from beam_bpe.normalize import check_normalizer, normalize_documents
+from beam_bpe.normalize import check_normalizer, normalize_documents, steps_of
 from beam_bpe.pretokenize import PreTokenizer
 from beam_bpe.special import SpecialTokens
 from beam_bpe.words import add_totals
@@ -109,6 +109,16 @@ class WordCounter:
             "special_tokens": cuts,
         }
         return add_totals(batch.totals, found)
+
+
+def check_spaces(pre_tokenizer: PreTokenizer, normalizer: str | None) -> None:
+    """Raise ValueError if words begin at U+2581, and no step of the normalizer makes them of spaces."""
+    if pre_tokenizer.name == "metaspace" and (normalizer is None or "escape_whitespaces" not in steps_of(normalizer)):
+        chosen = "metaspace" if normalizer is None else f"{normalizer}+metaspace"
+        raise ValueError(
+            "the pattern 'metaspace' begins words at U+2581, which spaces become by a normalizer: choose "
+            f"normalizer={chosen!r}, or another pattern"
+        )
 
 
 def _told(pre_tokenizer: PreTokenizer, tokens: tuple[str, ...], normalizer: str | None) -> str:

@@ -132,3 +132,12 @@ def byte_token(byte: int) -> str:
     '<0xE4>'
     """
     return f"<0x{byte:02X}>"
+
+
+def default_cutting(algorithm: str) -> tuple[str, str | None]:
+    """Return the pattern and the normalizer by which words are cut for an algorithm, unless others are chosen.
+
+    >>> default_cutting("bpe"), default_cutting("unigram")
+    (('o200k', None), ('metaspace', 'metaspace'))
+    """
+    return ("metaspace", "metaspace") if algorithm in SCORED else ("o200k", None)

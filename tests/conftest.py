@@ -6,12 +6,19 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 ROOT = Path(__file__).resolve().parent.parent
 
 
 def pytest_addoption(parser):
     parser.addoption("--slow", action="store_true", help="run the tests marked slow as well")
+
+
+def pytest_configure(config):
+    """Draw the same examples in every run, so that a change alone decides on what it lands; new ones with --slow."""
+    settings.register_profile("the same", derandomize=True)
+    settings.load_profile("default" if config.getoption("--slow") else "the same")
 
 
 def pytest_collection_modifyitems(config, items):

@@ -41,7 +41,8 @@ def add_counting(parser: Parser) -> None:
     group = parser.add_argument_group("counting")
     group.add_argument(
         "--pattern",
-        help=f"how documents are cut into words: {', '.join(PATTERNS)}, or a regex, which is slow ({DEFAULT_PATTERN})",
+        help=f"how documents are cut into words: {', '.join(PATTERNS)}, or a regex, which is slow ({DEFAULT_PATTERN}; "
+        "metaspace, behind the normalizer metaspace, to learn sentencepiece-bpe or unigram)",
     )
     group.add_argument("--split-with", metavar="MODULE:FUNCTION", help="cut documents with a function, which is slow")
     group.add_argument(
@@ -68,8 +69,8 @@ def add_learning(parser: Parser) -> None:
     group.add_argument("--algorithm", choices=ALGORITHMS, default="bpe", help="(bpe)")
     group.add_argument("--unit", choices=MODEL_UNITS, help="what merges start from (byte for bpe, else character)")
     group.add_argument("--min-count", type=int, default=1, help="leave out words that occur less often (1)")
-    group.add_argument("--min-pair-count", type=int, default=2, help="do not merge pairs that occur less often (2)")
-    group.add_argument("--max-token-length", type=int, help="in bytes, or characters without marks, inclusive (no limit)")
+    group.add_argument("--min-pair-count", type=int, help="do not merge pairs that occur less often (2; sentencepiece-bpe 1)")
+    group.add_argument("--max-token-length", type=int, help="in bytes, or characters without marks, inclusive (no limit; 16 under sentencepiece-bpe and unigram)")
     group.add_argument("--tie-break", choices=TIE_BREAKS, default=TIE_BREAKS[0], help="how equal counts are decided (huggingface)")
 
     group = parser.add_argument_group("learning characters and pieces")
@@ -93,6 +94,21 @@ def add_learning(parser: Parser) -> None:
         help="WordPiece: longer words are unknown; none for no limit (100)",
     )
     group.add_argument("--unk-characters", action="store_true", help="WordPiece: an unknown character alone is unknown")
+
+    group = parser.add_argument_group("learning as SentencePiece (sentencepiece-bpe, unigram)")
+    group.add_argument(
+        "--user-defined-symbol",
+        dest="user_defined_symbols",
+        action="append",
+        metavar="TEXT",
+        help="a token that is found in a text before all others; repeatable",
+    )
+    group.add_argument("--split-digits", action="store_true", help="a digit is a token of its own")
+    group.add_argument("--split-by-unicode-script", action="store_true", help="no token is of two scripts (sentencepiece-bpe)")
+    group.add_argument("--split-by-number", action="store_true", help="a digit is of a script of its own (sentencepiece-bpe)")
+    group.add_argument("--seed-size", type=int, metavar="N", help="pieces that unigram begins with (1000000)")
+    group.add_argument("--shrinking-factor", metavar="SHARE", help="of the pieces that each pruning leaves (0.9)")
+    group.add_argument("--sub-iterations", type=int, metavar="N", help="steps of expectation maximization to each pruning (2)")
 
 
 def learning_of(args: argparse.Namespace) -> Learning:

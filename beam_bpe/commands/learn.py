@@ -9,9 +9,11 @@ from beam_bpe import artifacts, console, foreign, storage, words
 from beam_bpe.commands import show
 from beam_bpe.commands.arguments import add_counting, add_learning, add_reading, add_running, learning_of
 from beam_bpe.commands.usage import Parser, UsageError, check_positive, checked, say, unescaped
+from beam_bpe.counting import check_spaces
 from beam_bpe.formats.parquet import VOCABULARY_FILE
 from beam_bpe.learning import Learning
 from beam_bpe.merging import check_memory
+from beam_bpe.model import default_cutting
 from beam_bpe.pretokenize import DEFAULT_PATTERN, pre_tokenizer
 from beam_bpe.training import learn
 from beam_bpe.vocabulary import Vocabulary
@@ -19,8 +21,8 @@ from beam_bpe.words import WordCounts
 
 _COUNT_HELP = "Count the words (pre-tokens) of a corpus into a folder of Parquet parts."
 _TRAIN_HELP = (
-    "Learn a vocabulary from a corpus, or from counts: byte-level BPE, or BPE of characters, WordPiece, whole words. Writes "
-    "merges.parquet and vocabulary.parquet, and the counts of a corpus as the folder words."
+    "Learn a vocabulary from a corpus, or from counts: byte-level BPE, or BPE of characters, WordPiece, whole words, BPE as "
+    "SentencePiece has it, a Unigram language model. Writes merges.parquet and vocabulary.parquet, and the counts of a corpus as the folder words."
 )
 
 
@@ -80,9 +82,10 @@ def _count_into(
     from beam_bpe.transforms import running
     from beam_bpe.transforms.count import shards_for
 
+    pattern, normalizer = _cutting(args)
     chosen = checked(
         lambda: pre_tokenizer(
-            args.pattern or DEFAULT_PATTERN, split_with=args.split_with, gaps=args.gaps, time_limit=args.time_limit
+            pattern, split_with=args.split_with, gaps=args.gaps, time_limit=args.time_limit
         )
     )
     check_positive(args, "workers", "shards", "range_bytes", "max_word_bytes", "memory")
@@ -98,10 +101,10 @@ def _count_into(
             column=args.column,
             format=args.format,
             errors=args.errors,
-            pattern=None if args.split_with else args.pattern or DEFAULT_PATTERN,
+            pattern=None if args.split_with else pattern,
             split_with=args.split_with,
             special_tokens=args.special_token,
-            normalizer=args.normalizer,
+            normalizer=normalizer,
             dead_letters=rejected,
             whole=args.count_documents,
             range_bytes=args.range_bytes,
@@ -113,11 +116,11 @@ def _count_into(
     except running.BadFlags as error:
         raise UsageError(str(error)) from None
     count = transforms.CountWords(
-        pattern=args.pattern or DEFAULT_PATTERN,
+        pattern=pattern,
         split_with=args.split_with,
         gaps=args.gaps,
         special_tokens=args.special_token,
-        normalizer=args.normalizer,
+        normalizer=normalizer,
         max_word_bytes=args.max_word_bytes,
         shards=args.shards or shards_for(read.total_bytes),
         documents=args.count_documents,
@@ -168,6 +171,16 @@ def _count_into(
     if _clear_empty(folder):
         raise ValueError(f"the corpus has no words (files read: {len(read.files)})")
     return manifest
+
+
+def _cutting(args: argparse.Namespace) -> tuple[str, str | None]:
+    """Return the pattern and the normalizer, those that are usual for the algorithm where no pattern is given."""
+    pattern, normalizer = default_cutting(getattr(args, "algorithm", "bpe"))
+    if args.pattern or args.split_with:
+        pattern, normalizer = args.pattern or DEFAULT_PATTERN, None
+    normalizer = args.normalizer or normalizer
+    checked(lambda: check_spaces(pre_tokenizer(pattern), normalizer))
+    return pattern, normalizer
 
 
 def _clear_empty(folder: str) -> bool:
@@ -240,13 +253,17 @@ def _given_words(args: argparse.Namespace) -> WordCounts:
 def _learn(args: argparse.Namespace, learning: Learning, table: WordCounts) -> None:
     line = console.ProgressLine(args.progress)
 
+    unigram = learning.family == "unigram"
+    unit = "prunings" if unigram else "merges"
+
     def report(done: int, wanted: int, count: int) -> None:
-        line.show("learning", done, wanted, "merges", last=f"last pair {count:,} times" if count else "indexing")
+        last = f"{count:,} pieces left" if unigram else f"last pair {count:,} times" if count else "indexing"
+        line.show("learning", done, wanted, unit, last=last)
 
     try:
         vocabulary = learn(table, learning, report)
-        made = len(vocabulary.left)
-        line.show("learning", made, made, "merges")
+        if not unigram:
+            line.show("learning", len(vocabulary.left), len(vocabulary.left), unit)
     finally:
         line.end()
     vocabulary.save(args.output, overwrite=args.overwrite)

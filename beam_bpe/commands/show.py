@@ -61,6 +61,18 @@ def _show(args: argparse.Namespace) -> None:
         for merge in some:
             left, right = console.readable(merge.left), console.readable(merge.right)
             print(f"  {merge.rank:>7}  {merge.count:>14,}  {console.shortened(left)} + {console.shortened(right)}")
+    if vocabulary.model.algorithm == "unigram":
+        _print_likeliest(vocabulary, args.most)
+
+
+def _print_likeliest(vocabulary: Vocabulary, most: int) -> None:
+    scores = vocabulary.layout.scores if vocabulary.layout is not None else None
+    if scores is None:
+        return
+    pieces = [(-scores[i], token) for token, i in vocabulary.ids.items() if scores[i]]
+    print(f"{most} likeliest pieces (score)")
+    for score, token in sorted(pieces)[:most]:
+        print(f"  {-score:>9.4f}  {console.shortened(console.readable(token))}")
 
 
 def _is_encoded(path: str) -> bool:
@@ -97,7 +109,7 @@ def print_foreign(path: str, vocabulary: Vocabulary) -> None:
 def _print_rules(vocabulary: Vocabulary) -> None:
     """Print how tokens are found, where it is not by merges of bytes, and the normalizer, if there is one."""
     if vocabulary.normalizer:
-        print(f"{'normalizer':<11} {vocabulary.normalizer}")
+        print(f"{'normalizer':<11} {'+'.join(console.shortened(step, 60) for step in vocabulary.normalizer.split('+'))}")
     if model := vocabulary.model.spec():
         told = ", ".join(name if value is True else f"{name} {value}" for name, value in model.items())
         print(f"{'model':<11} {told}")
@@ -157,16 +169,21 @@ _STOPPED = {
     "min_count": "every word that is frequent enough has its token",
     "min_pair_count": "no pair left is frequent enough",
     "no_pairs": "no pair is left",
+    "no_pieces": "fewer pieces are of use",
     "imported": "made elsewhere",
 }
 
 
 def print_vocabulary(folder: str, vocabulary: Vocabulary) -> None:
     """Print what a vocabulary of our own files holds."""
-    texts = (token for token in vocabulary.tokens if token.decode("utf-8", "replace").strip().isalpha())
+    texts = (token for token in vocabulary.tokens if token.decode("utf-8", "replace").strip(" \u2581").isalpha())
     longest = sorted(texts, key=len, reverse=True)[:10]
     merges, tokens = storage.join(folder, MERGES_FILE), storage.join(folder, VOCABULARY_FILE)
-    print(f"{'merges':<11} {merges}: {len(vocabulary.left):,}; {_STOPPED[vocabulary.stop_reason]}")
-    print(f"{'vocabulary':<11} {tokens}: {len(vocabulary):,} tokens, fingerprint {vocabulary.fingerprint[:16]}")
+    stopped = _STOPPED[vocabulary.stop_reason]
+    if vocabulary.model.algorithm != "unigram":
+        print(f"{'merges':<11} {merges}: {len(vocabulary.left):,}; {stopped}")
+        stopped = ""
+    told = f"{len(vocabulary):,} tokens, fingerprint {vocabulary.fingerprint[:16]}{'; ' * bool(stopped)}{stopped}"
+    print(f"{'vocabulary':<11} {tokens}: {told}")
     _print_rules(vocabulary)
     print(f"{'longest':<11} " + " ".join(console.shortened(console.readable(token), 40) for token in longest))

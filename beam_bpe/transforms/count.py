@@ -12,7 +12,7 @@ from apache_beam.typehints import typehints
 from apache_beam.utils.windowed_value import WindowedValue
 
 from beam_bpe import _words
-from beam_bpe.counting import WordCounter
+from beam_bpe.counting import WordCounter, check_spaces
 from beam_bpe.documents import DocumentBatch
 from beam_bpe.framing import TOTALS_SHARD, frame, unframe
 from beam_bpe.normalize import check_normalizer
@@ -92,6 +92,7 @@ class CountWords(beam.PTransform):
         self._pre_tokenizer = pre_tokenizer(pattern, split_with=split_with, gaps=gaps, time_limit=time_limit)
         self._specials = SpecialTokens(special_tokens)
         check_normalizer(normalizer)
+        check_spaces(self._pre_tokenizer, normalizer)
         self._normalizer = normalizer
         self._errors = errors
         self._max_word_bytes = max_word_bytes

@@ -5,6 +5,7 @@ from typing import Any, Optional, Sequence, Union
 import apache_beam as beam
 
 from beam_bpe import storage
+from beam_bpe.model import default_cutting
 from beam_bpe.transforms.count import DEFAULT_SHARDS, CountWords
 from beam_bpe.transforms.read import ReadDocuments
 from beam_bpe.transforms.train import TrainVocabulary
@@ -22,8 +23,10 @@ class LearnVocabulary(beam.PTransform):
         inputs: a path, glob, folder or URL, or a list of them.
         output: the folder to write into.
         vocab_size: tokens, those included that are not learned.
-        pattern: the pre-tokenization pattern: a name such as "o200k", or a regex.
-        normalizer: steps that text goes through before it is cut into words, such as "NFC" (see CountWords).
+        pattern: the pre-tokenization pattern: a name, or a regex; None: o200k, and metaspace for the algorithms of
+            SentencePiece.
+        normalizer: steps that text goes through before it is cut into words, such as "NFC" (see CountWords); with no
+            pattern given, metaspace for the algorithms of SentencePiece.
         special_tokens: they cut documents and get ids of their own.
         documents: what a document of a text file is: "file", "line" or "paragraph".
         field: the field of a JSON object that holds the text.
@@ -39,7 +42,7 @@ class LearnVocabulary(beam.PTransform):
         inputs: Union[str, Sequence[str]],
         output: str,
         vocab_size: Optional[int] = None,
-        pattern: str = "o200k",
+        pattern: Optional[str] = None,
         special_tokens: Sequence[str] = (),
         documents: str = "file",
         field: str = "text",
@@ -51,6 +54,9 @@ class LearnVocabulary(beam.PTransform):
         **options: Any,
     ):
         super().__init__()
+        usual, its_normalizer = default_cutting(options.get("algorithm", "bpe"))
+        if pattern is None:
+            pattern, normalizer = usual, normalizer or its_normalizer
         self._output, self._vocab_size, self._pattern = output, vocab_size, pattern
         train = TrainVocabulary(output, vocab_size, overwrite=overwrite, special_tokens=special_tokens, **options)
         self._steps = (

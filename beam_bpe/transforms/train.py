@@ -78,15 +78,19 @@ class _TrainFn(StoredDoFn):
         self._reported, self._logged = 0, time.monotonic()
         progress.add(distinct_words=len(words))
         vocabulary = learn(words, self._learning, self._report)
-        self._report(len(vocabulary.left), len(vocabulary.left), 0)
+        if self._learning.family != "unigram":
+            self._report(len(vocabulary.left), len(vocabulary.left), 0)
         vocabulary.save(self._output, overwrite=self._overwrite)
         _LOGGER.info("%s: %d tokens (%s)", self._output, len(vocabulary), vocabulary.stop_reason)
         yield self._output
 
     def _report(self, done: int, wanted: int, count: int) -> None:
-        self._merges.inc(done - self._reported)
-        progress.add(merges=done - self._reported)
-        self._reported = done
+        unigram = self._learning.family == "unigram"
+        if not unigram:
+            self._merges.inc(done - self._reported)
+            progress.add(merges=done - self._reported)
+            self._reported = done
         if time.monotonic() - self._logged >= _LOG_SECONDS:
             self._logged = time.monotonic()
-            _LOGGER.info("%d of %d merges; the last pair occurred %d times", done, wanted, count)
+            told = "prunings; %d pieces are left" if unigram else "merges; the last pair occurred %d times"
+            _LOGGER.info(f"%d of %d {told}", done, wanted, count)

@@ -36,6 +36,19 @@ class Pieces:
     ) -> Self: ...
 
 @disjoint_base
+class Unigram:
+    def __new__(
+        cls,
+        tokens: Any,
+        starts: Any,
+        scores: Any,
+        unk: int,
+        unk_score: float,
+        byte_ids: Any = None,
+        single_precision: bool = False,
+    ) -> Self: ...
+
+@disjoint_base
 class Encoder:
     def __new__(
         cls,
@@ -51,6 +64,9 @@ class Encoder:
         characters: Characters | None = None,
         pieces: Pieces | None = None,
         decoded: Decoded | None = None,
+        ranks: Any = None,
+        symbols: tuple[Any, Any] | None = None,
+        unigram: Unigram | None = None,
     ) -> Self: ...
     @property
     def ordered(self) -> bool: ...
@@ -71,4 +87,4 @@ class Encoder:
     def decode_list(self, ids: list[int]) -> bytes: ...
     def decode_documents(self, ids: Any, ends: Any) -> tuple[bytes, bytes]: ...
 
-def recover_merges(tokens: Any, starts: Any) -> tuple[bytes, bytes, bytes, bytes]: ...
+def recover_merges(tokens: Any, starts: Any, ranks: Any = None) -> tuple[bytes, bytes, bytes, bytes]: ...

@@ -6,6 +6,8 @@ from typing import Any
 from typing_extensions import Self, disjoint_base
 
 TIE_RULES: dict[str, int]
+ANY_SCRIPT: int
+SCRIPT_BEFORE: int
 NO_SYMBOL: int
 CODE_POINTS: int
 PLACES: int
@@ -24,6 +26,7 @@ class MergeLoop:
         prefix: bytes = b"",
         reserved: int = 0,
         frequencies: Any = None,
+        scripts: Any = None,
     ) -> Self: ...
     def measure(self, offsets: Any, counts: Any) -> None: ...
     def allocate(self) -> None: ...

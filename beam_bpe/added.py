@@ -13,10 +13,9 @@ import regex
 
 from beam_bpe.layout import AddedToken
 from beam_bpe.normalize import normalize, normalize_bytes
+from beam_bpe.rewriting import before_and_behind, not_first
+from beam_bpe.texts import WHITE_SPACE
 
-#: The White_Space of Unicode; Python's own str.isspace also has U+001C to U+001F.
-WHITE_SPACE = ("\t\n\v\f\r \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a"
-               "\u2028\u2029\u202f\u205f\u3000")  # fmt: skip
 _SPACES = frozenset(WHITE_SPACE)
 _WORD = regex.compile(r"[\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\p{Join_Control}]")
 
@@ -42,17 +41,19 @@ class AddedTokens:
     Args:
         tokens: those that may be found.
         normalizer: name of the normalizer of what is between them.
+        symbols: texts that it leaves as they are.
 
     >>> found = AddedTokens([AddedToken("<|end|>", 256)]).cut(b"low<|end|> low")
     >>> [(segment.data, segment.token is not None) for segment in found]
     [(b'low', False), (b'<|end|>', True), (b' low', False)]
     """
 
-    def __init__(self, tokens: Iterable[AddedToken], normalizer: str | None = None):
+    def __init__(self, tokens: Iterable[AddedToken], normalizer: str | None = None, symbols: tuple[str, ...] = ()):
         tokens = list(tokens)
-        self._normalizer = normalizer
+        self._symbols = symbols
+        self._normalizer, self._behind = before_and_behind(normalizer)
         first = {token.text.encode(): token for token in tokens if not token.normalized}
-        later = {normalize(token.text, normalizer).encode(): token for token in reversed(tokens) if token.normalized}
+        later = {normalize(token.text, self._normalizer).encode(): token for token in reversed(tokens) if token.normalized}
         self._passes = [_Finder(found, found is later) for found in (first, later) if found]
 
     def may_occur_in(self, data: bytes) -> bool:
@@ -67,17 +68,20 @@ class AddedTokens:
         normalized = self._normalizer is None
         for finder in self._passes:
             if finder.later and not normalized:
-                segments = [self._normal(segment) for segment in segments]
+                segments = [self._normal(segment, self._normalizer) for segment in segments]
                 normalized = True
             segments = [part for segment in segments for part in _cut_one(segment, finder)]
         if not normalized:
-            segments = [self._normal(segment) for segment in segments]
-        return segments
+            segments = [self._normal(segment, self._normalizer) for segment in segments]
+        if self._behind is None:
+            return segments
+        name = self._behind
+        return [self._normal(segment, not_first(name) if segment.start else name) for segment in segments]
 
-    def _normal(self, segment: Segment) -> Segment:
+    def _normal(self, segment: Segment, name: str | None) -> Segment:
         if segment.token is not None:
             return segment
-        return segment._replace(data=normalize_bytes(segment.data, self._normalizer))
+        return segment._replace(data=normalize_bytes(segment.data, name, self._symbols))
 
 
 def _cut_one(segment: Segment, finder: _Finder) -> Sequence[Segment]:

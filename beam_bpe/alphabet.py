@@ -72,6 +72,20 @@ def count_characters(words: WordCounts) -> np.ndarray:
     return found
 
 
+def sums(found: np.ndarray) -> dict[int, int]:
+    """Return the occurrences of characters, of all places, from those of `count_characters`.
+
+    Raises:
+        OverflowError: a character occurs more than 2**63 - 1 times.
+    """
+    seen = np.flatnonzero(found.any(0)).tolist()
+    counts = dict(zip(seen, found[:, seen].astype(object).sum(0).tolist()))
+    for character, count in counts.items():
+        if count > INT64_MAX:
+            raise OverflowError(f"the character {chr(character)!r} counts more than 2**63 - 1")
+    return counts
+
+
 def most_frequent(counts: dict[int, int], coverage: Fraction, limit: int | None = None) -> list[int]:
     """Return the smallest number of most frequent characters whose share of all is at least `coverage`.
 
@@ -103,11 +117,7 @@ def make_alphabet(found: np.ndarray, learning: Learning, forms: Sequence[Form], 
     Raises:
         ValueError: a symbol is a special token or the mark as well, or `alphabet_order` lacks one.
     """
-    seen = np.flatnonzero(found.any(0)).tolist()
-    counts = dict(zip(seen, found[:, seen].astype(object).sum(0).tolist()))
-    for character, count in counts.items():
-        if count > INT64_MAX:
-            raise OverflowError(f"the character {chr(character)!r} counts more than 2**63 - 1")
+    counts = sums(found)
     kept = most_frequent(counts, Fraction(str(learning.character_coverage)), learning.limit_alphabet)
     spelled = [
         (form, character, form.before + chr(character) + form.behind)

@@ -70,7 +70,16 @@ def learn_symbols(
             f"{len(initial) - len(alphabet.symbols):,} other tokens take {len(initial):,}: raise it, or leave out rare "
             "characters (limit_alphabet, character_coverage)"
         )
-    loop, cells = _load(rest, learning, alphabet, initial, frequencies)
+    loop, cells = load(
+        rest,
+        alphabet,
+        initial,
+        frequencies=frequencies,
+        min_pair_count=learning.min_pair_count,
+        max_length=learning.max_token_length,
+        tie_rule="greatest_bytes" if learning.tie_break == "lexicographic" else "lowest_ids",
+        prefix=learning.model.continuing_subword_prefix or "",
+    )
     # Each merge shortens a word, so there are fewer than cells.
     if learning.num_merges is not None:
         wanted, tokens = learning.num_merges, _MOST
@@ -82,10 +91,25 @@ def learn_symbols(
     return _vocabulary(words, learning, alphabet, initial, merges)
 
 
-def _load(
-    words: WordCounts, learning: Learning, alphabet: Alphabet, initial: list[bytes], frequencies: np.ndarray | None
+def load(
+    words: WordCounts,
+    alphabet: Alphabet,
+    initial: list[bytes],
+    *,
+    min_pair_count: int,
+    max_length: int | None,
+    tie_rule: str,
+    prefix: str = "",
+    frequencies: np.ndarray | None = None,
+    scripts: np.ndarray | None = None,
 ) -> tuple[_merge.MergeLoop, int]:
-    """Return a merge loop that holds the words, and their symbols with one more for each word."""
+    """Return a merge loop that holds the words, and their symbols with one more for each word.
+
+    Args:
+        initial: tokens that are there before any merge, the symbols of the alphabet at `alphabet.first`.
+        frequencies: occurrences of the symbols, for merging by likelihood.
+        scripts: of the symbols, where no merge is of two; as `_merge.MergeLoop` has them.
+    """
     counts = merging.distinct_counts(words) if len(words) else np.empty(0, np.int64)
     fixed, others = alphabet.first, len(initial) - alphabet.first - len(alphabet.symbols)
     whole = np.array([len(word.decode()) for word in initial[len(initial) - others :]], np.uint32)
@@ -95,13 +119,14 @@ def _load(
     loop = _merge.MergeLoop(
         counts,
         initial,
-        learning.min_pair_count,
-        0xFFFFFFFF if learning.max_token_length is None else min(learning.max_token_length, 0xFFFFFFFF),
-        _merge.TIE_RULES["greatest_bytes" if learning.tie_break == "lexicographic" else "lowest_ids"],
+        min_pair_count,
+        0xFFFFFFFF if max_length is None else min(max_length, 0xFFFFFFFF),
+        _merge.TIE_RULES[tie_rule],
         lengths,
-        (learning.model.continuing_subword_prefix or "").encode(),
+        prefix.encode(),
         fixed,
         frequencies,
+        scripts,
     )
     more = int(alphabet.end_of_word != _merge.NO_SYMBOL)
     cells = 0

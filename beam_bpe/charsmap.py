@@ -10,12 +10,14 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
+import re
 import zlib
 from functools import lru_cache
-from typing import Any
+from typing import Any, Collection, Sequence
 
 import numpy as np
 
+from beam_bpe import _normalize
 from beam_bpe.precompiled import check_charsmap
 
 #: The rules that the package ships, beside "identity".
@@ -25,12 +27,21 @@ SHIPPED, EMBEDDED, PRECOMPILED = "sentencepiece:", "charsmap:", "precompiled:"
 #: The tables of today have 0.25 MB.
 MOST_BYTES = 1 << 24
 
+#: The steps about spaces, in the order in which SentencePiece takes them.
+SPACE_STEPS = ("remove_extra_whitespaces", "dummy_prefix", "dummy_suffix", "escape_whitespaces")
+
+_BPE, _UNKNOWN, _USER_DEFINED = 2, 2, 4  # numbers of the package's messages
 _PRINTABLE = bytes(range(0x20, 0x7F))
 
 
 def is_charsmap(step: str) -> bool:
     """Whether a normalizer step is a precompiled normalizer."""
     return step.startswith((SHIPPED, EMBEDDED, PRECOMPILED))
+
+
+def is_of_package(step: str) -> bool:
+    """Whether a normalizer step is a precompiled normalizer that the sentencepiece package runs."""
+    return step.startswith((SHIPPED, EMBEDDED))
 
 
 def check(step: str) -> None:
@@ -76,12 +87,13 @@ def shipped(rule: str) -> bytes:
 
 
 def step_of(charsmap: bytes, rule: str = "") -> str:
-    """Return the step of the tables of a model file: by the name of its rule, if the package has the same."""
-    try:
-        named = rule in RULES and shipped(rule) == charsmap
-    except ImportError:
-        named = False
-    return SHIPPED + rule if named else embedded(charsmap)
+    """Return the step of the tables of a model file: by the name of its rule, if the package has the same.
+
+    Raises:
+        ImportError: the sentencepiece package is not installed.
+    """
+    _package()
+    return SHIPPED + rule if rule in RULES and shipped(rule) == charsmap else embedded(charsmap)
 
 
 def digest(step: str) -> str:
@@ -90,29 +102,55 @@ def digest(step: str) -> str:
 
 
 class Charsmap:
-    """A precompiled normalizer as a pass over documents.
+    """A precompiled normalizer as a pass over documents, with the steps about spaces that follow it.
+
+    Args:
+        step: it.
+        spaces: those of "remove_extra_whitespaces", "dummy_prefix", "dummy_suffix" and "escape_whitespaces" that follow.
+        symbols: texts that are left as they are wherever they occur, the longest first.
 
     Raises:
         ImportError: the sentencepiece package is not installed.
     """
 
-    def __init__(self, step: str):
+    def __init__(self, step: str, spaces: Collection[str] = (), symbols: Sequence[str] = ()):
         from beam_bpe.formats import model_proto
 
         tables = shipped(step[len(SHIPPED) :]) if step.startswith(SHIPPED) else unpacked(step)
-        spec = model_proto.messages()["NormalizerSpec"]()
+        model = model_proto.messages()["ModelProto"]()
+        model.pieces.add(piece=b"<unk>", type=_UNKNOWN)
+        for symbol in symbols:
+            model.pieces.add(piece=symbol.encode(), type=_USER_DEFINED)
+        spec = model.normalizer_spec
         spec.precompiled_charsmap = tables
         spec.add_dummy_prefix = spec.remove_extra_whitespaces = spec.escape_whitespaces = False
-        self._normalizer = _package().SentencePieceNormalizer(normalizer_spec=spec.SerializeToString())
-        self._keeps_ascii = self._normalizer.normalize(_PRINTABLE) == _PRINTABLE
+        package = _package()
+        bare = package.SentencePieceNormalizer(normalizer_spec=spec.SerializeToString())
+        spec.add_dummy_prefix = "dummy_prefix" in spaces or "dummy_suffix" in spaces
+        spec.remove_extra_whitespaces = "remove_extra_whitespaces" in spaces
+        spec.escape_whitespaces = "escape_whitespaces" in spaces
+        model.trainer_spec.model_type = _BPE
+        model.trainer_spec.treat_whitespace_as_suffix = "dummy_suffix" in spaces
+        self._normalizer = package.SentencePieceProcessor(model_proto=model.SerializeToString())
+        self._spacing = _normalize.Spacing(*(one in spaces for one in SPACE_STEPS))
+        self._spaced = bool(spaces)
+        self._keeps_ascii = bare.normalize(_PRINTABLE) == _PRINTABLE
+        plain = [re.escape(symbol.encode()) for symbol in symbols if symbol.isascii()]
+        self._symbols = re.compile(b"|".join(plain)).search if plain else None
 
-    def documents(self, data: Any, bounds: np.ndarray) -> tuple[bytes, bytes]:
+    def documents(self, data: Any, bounds: Any) -> tuple[bytes, bytes]:
         """Return documents normalized, side by side, and their bounds as packed int64 numbers."""
         view = memoryview(data)
-        parts = [bytes(view[start:end]) for start, end in zip(bounds[::2].tolist(), bounds[1::2].tolist())]
-        made = [part if self._keeps_ascii and _is_printable(part) else self._normalizer.normalize(part) for part in parts]
-        ends = np.cumsum([0, *map(len, made)], dtype=np.int64)
-        return b"".join(made), np.repeat(ends, 2)[1:-1].tobytes()
+        places = zip(bounds[::2].tolist(), bounds[1::2].tolist())
+        parts = [self._of(bytes(view[start:end])) for start, end in places]
+        ends = np.cumsum([0, *map(len, parts)], dtype=np.int64)
+        return b"".join(parts), np.repeat(ends, 2)[1:-1].tobytes()
+
+    def _of(self, text: bytes) -> bytes:
+        if not self._keeps_ascii or not _is_printable(text) or (self._symbols is not None and self._symbols(text)):
+            made: bytes = self._normalizer.normalize(text)
+            return made
+        return self._spacing.documents(text, np.array([0, len(text)], np.int64))[0] if self._spaced else text
 
 
 def _is_printable(data: bytes) -> bool:

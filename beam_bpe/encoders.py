@@ -1,13 +1,18 @@
-"""Build the kernel's encoder of a vocabulary: merges of bytes, merges of characters, or matched pieces."""
+"""Build the kernel's encoder of a vocabulary: merges of bytes, merges of characters, matched pieces, or scores."""
 
 from __future__ import annotations
 
-from typing import Sequence
+from typing import Any, Collection, NamedTuple, Sequence
 
 import numpy as np
 
 from beam_bpe import _encode
+from beam_bpe.lattice import Lattice
 from beam_bpe.model import byte_token
+from beam_bpe.normalize import steps_of
+from beam_bpe.reference_sentencepiece import BYTE, CONTROL, NORMAL, UNKNOWN, UNUSED, USER_DEFINED
+from beam_bpe.reference_sentencepiece_encoding import Encoder as ReferenceEncoder
+from beam_bpe.rewriting import METASPACE
 from beam_bpe.vocabulary import Vocabulary
 
 CACHE_BYTES = 16 << 20
@@ -16,9 +21,16 @@ METHODS = ("rank", "longest_match")
 _NO_TOKEN = 0xFFFFFFFF
 _END = b"\xff"  # the end of a word, in the inner model of characters: a byte that no text has
 _SPACE_BEFORE, _SPACE_BEHIND = 1, 2
+#: Steps of a normalizer behind which a space at the beginning of a text may be none of the text.
+_PREFIXING = ("dummy_prefix", "remove_extra_whitespaces", *(METASPACE + scheme for scheme in ("always", "first", "words")))
+_SPACE = "\u2581".encode()
+_UNKNOWN_PENALTY = 10.0  # by which an unknown character scores less than all pieces
+_SYMBOL_SCORE = 0.1  # of SentencePiece's user-defined symbols, for each byte but the first
 
 
-def encoder_of(vocabulary: Vocabulary, method: str = "rank", cache_bytes: int = CACHE_BYTES) -> _encode.Encoder:
+def encoder_of(
+    vocabulary: Vocabulary, method: str = "rank", cache_bytes: int = CACHE_BYTES
+) -> _encode.Encoder | EncoderWithUnused:
     """Return the encoder of a vocabulary.
 
     Args:
@@ -33,13 +45,17 @@ def encoder_of(vocabulary: Vocabulary, method: str = "rank", cache_bytes: int = 
         raise ValueError(f"method={method!r}: choose one of {', '.join(METHODS)}")
     model = vocabulary.model
     longest = method == "longest_match"
-    if longest and (model.attached or model.algorithm == "wordlevel"):
-        what = "an attached end-of-word suffix" if model.attached else "whole words"
+    if longest and (model.attached or model.algorithm == "wordlevel" or model.is_scored):
+        what = "an attached end-of-word suffix" if model.attached else "scores" if model.is_scored else "whole words"
         raise ValueError(f"method='longest_match' has no meaning for {what}: choose 'rank'")
     if model.is_byte_level:
         return _of_bytes(vocabulary, longest, cache_bytes)
     if model.algorithm == "bpe":
         return _of_characters(vocabulary, longest, cache_bytes)
+    if model.algorithm == "unigram":
+        return _of_unigram(vocabulary, cache_bytes)
+    if model.algorithm == "sentencepiece-bpe":
+        return _of_scored_merges(vocabulary, cache_bytes)
     return _of_pieces(vocabulary, cache_bytes)
 
 
@@ -48,13 +64,23 @@ def decoded_tokens(vocabulary: Vocabulary) -> tuple[list[bytes], np.ndarray | No
 
     1 is a space at the beginning, which is dropped at the beginning of a document, 2 one at the end, which is dropped
     at its end, 0 none; None if no token brings any. Pieces and whole words bring a space before them, pieces that
-    continue a word and bytes do not; a token that ends in the end-of-word suffix brings one in its place.
+    continue a word and bytes do not; a token that ends in the end-of-word suffix brings one in its place. U+2581 is
+    a space in SentencePiece's models, and behind a normalizer that makes it of spaces; at the end at which the normalizer
+    puts one into a text it is dropped.
     """
     model = vocabulary.model
     tokens = [*vocabulary.tokens, *[b""] * (len(vocabulary) - len(vocabulary.tokens))]
+    spaces = np.zeros(len(tokens), np.uint8)
+    steps = steps_of(vocabulary.normalizer) if vocabulary.normalizer is not None else ()
+    of_sentencepiece = model.algorithm == "sentencepiece-bpe" or model.single_precision
+    escapes = any(step == "escape_whitespaces" or step.startswith(METASPACE) for step in steps)
+    escaped = of_sentencepiece or escapes and not model.is_byte_level and (model.algorithm == "bpe" or model.is_scored)
+    if escaped:
+        tokens = [token.replace(_SPACE, b" ") for token in tokens]
     for added in vocabulary.added_tokens:
         tokens[added.id] = added.text.encode()
-    spaces = np.zeros(len(tokens), np.uint8)
+    if model.unk_surface is not None and vocabulary.unk_id is not None:
+        tokens[vocabulary.unk_id] = model.unk_surface.encode()
     if model.byte_fallback:
         for byte in range(256):
             tokens[vocabulary.ids[byte_token(byte).encode()]] = bytes([byte])
@@ -64,7 +90,14 @@ def decoded_tokens(vocabulary: Vocabulary) -> tuple[list[bytes], np.ndarray | No
             if token.endswith(mark):
                 tokens[i] = token[: -len(mark)] + b" "
                 spaces[i] = _SPACE_BEHIND
-    if model.algorithm != "bpe":
+    if escaped:
+        prefixed = {*_PREFIXING} & {*steps}
+        for i, token in enumerate(vocabulary.tokens):
+            if "dummy_suffix" in steps:
+                spaces[i] = _SPACE_BEHIND if token.endswith(_SPACE) else 0
+            elif prefixed:
+                spaces[i] = _SPACE_BEFORE if token.startswith(_SPACE) else 0
+    elif model.algorithm != "bpe":
         prefix = (model.continuing_subword_prefix or "").encode()
         for i, token in enumerate(tokens):
             if prefix and token.startswith(prefix) and token != prefix:
@@ -225,3 +258,186 @@ def _of_characters(vocabulary: Vocabulary, longest: bool, cache_bytes: int) -> _
         characters=characters,
         decoded=_decoded(vocabulary),
     )
+
+
+# ---- scores --------------------------------------------------------------------------------------
+
+
+def _apart(vocabulary: Vocabulary) -> frozenset[int]:
+    """Return the ids of the tokens of bytes, which no text is given as it is spelled."""
+    if not vocabulary.model.byte_fallback:
+        return frozenset()
+    return frozenset(vocabulary.ids[byte_token(byte).encode()] for byte in range(256))
+
+
+def _byte_ids(vocabulary: Vocabulary) -> np.ndarray:
+    return np.array([vocabulary.ids[byte_token(byte).encode()] for byte in range(256)], np.uint32)
+
+
+def _only(vocabulary: Vocabulary, ids: Collection[int]) -> list[bytes]:
+    """Return the tokens by id, and nothing for those that are not among the ids."""
+    return [token if i in ids else b"" for i, token in enumerate(vocabulary.tokens)] + [b""] * (
+        len(vocabulary) - len(vocabulary.tokens)
+    )
+
+
+def _unknown(vocabulary: Vocabulary) -> int:
+    if vocabulary.unk_id is None:
+        raise ValueError(f"algorithm={vocabulary.model.algorithm!r} needs a token for what it does not know: give unk_token")
+    return vocabulary.unk_id
+
+
+class UnigramScores(NamedTuple):
+    """What a Unigram model looks for: pieces, by their ids, the scores of all ids, and that of an unknown character."""
+
+    pieces: Collection[int]
+    scores: np.ndarray
+    unknown: float
+
+
+def unigram_scores(vocabulary: Vocabulary) -> UnigramScores:
+    """Return the pieces and scores by which SentencePiece or Hugging Face `tokenizers` encode, as the model says."""
+    layout = vocabulary.layout
+    assert layout is not None and layout.scores is not None
+    single = vocabulary.model.single_precision
+    apart = _apart(vocabulary) if single else ()  # tokenizers finds the spelling of a byte in a text, too
+    pieces = {i for i, token in enumerate(layout.tokens) if token} - {*layout.unused, *apart}
+    own = np.array(layout.scores, np.float64)
+    if single:
+        scored = np.array(sorted(pieces - set(layout.user_defined)), np.int64)
+        for i in layout.user_defined:
+            own[i] = np.float32((len(layout.tokens[i]) - 1) * _SYMBOL_SCORE)
+    else:
+        known = {i for i, token in enumerate(layout.tokens) if token}
+        scored = np.array(sorted(known | {token.id for token in layout.added_tokens}), np.int64)
+    unknown = (float(own[scored].min()) if len(scored) else 0.0) - _UNKNOWN_PENALTY
+    return UnigramScores(pieces, own, float(np.float32(unknown)) if single else unknown)
+
+
+def _of_unigram(vocabulary: Vocabulary, cache_bytes: int) -> _encode.Encoder:
+    """Return the encoder of Unigram: of a whole text, or of each word of the pattern metaspace as in `tokenizers`."""
+    model = vocabulary.model
+    found = unigram_scores(vocabulary)
+    unigram = _encode.Unigram(
+        *_columns(_only(vocabulary, found.pieces)),
+        found.scores,
+        _unknown(vocabulary),
+        found.unknown,
+        byte_ids=_byte_ids(vocabulary) if model.byte_fallback else None,
+        single_precision=model.single_precision,
+    )
+    return _encode.Encoder(unigram=unigram, decoded=_decoded(vocabulary), cache_bytes=cache_bytes)
+
+
+def lattice_of(vocabulary: Vocabulary) -> Lattice:
+    """Return the lattice of a Unigram vocabulary."""
+    model = vocabulary.model
+    found = unigram_scores(vocabulary)
+    words = not model.single_precision and vocabulary.pre_tokenizer.name == "metaspace"
+    return Lattice(
+        {vocabulary.tokens[i].decode(): (i, float(found.scores[i])) for i in found.pieces},
+        (_unknown(vocabulary), found.unknown),
+        _byte_ids(vocabulary).tolist() if model.byte_fallback else None,
+        inside=_SPACE.decode() if words else "",
+    )
+
+
+def _of_scored_merges(vocabulary: Vocabulary, cache_bytes: int) -> _encode.Encoder | EncoderWithUnused:
+    """Return the encoder of SentencePiece's BPE, by an inner model that merges bytes.
+
+    There two neighbours merge if their joined spelling is a piece, whatever they are themselves. Nothing merges across the
+    span of a piece before it is formed, so in every text a piece is formed by the merges that form it alone: it has two
+    parts at most, and one merge. Characters that are no pieces are unknown where they are left.
+    """
+    model, layout = vocabulary.model, vocabulary.layout
+    assert layout is not None and layout.scores is not None
+    scores = layout.scores
+    apart = {*layout.user_defined, *_apart(vocabulary)}
+    pieces = {token: i for i, token in enumerate(layout.tokens) if token and i not in apart}
+    characters = {char.encode() for piece in pieces for char in piece.decode()}
+    prefixes = {char[:length] for char in characters for length in (2, 3, 4) if len(char) >= length}
+    longer = sorted((piece for piece in pieces if not _is_character(piece)), key=lambda piece: -scores[pieces[piece]])
+    tokens = [*(bytes([byte]) for byte in range(256)), *sorted(prefixes, key=lambda prefix: (len(prefix), prefix)), *longer]
+    first = len(tokens) - len(longer)
+    ordered = np.array([scores[pieces[piece]] for piece in longer])
+    ranks = np.arange(len(tokens), dtype=np.uint32)
+    ranks[first:] = first + np.cumsum(np.diff(ordered, prepend=ordered[:1]) != 0)
+    tied = len(longer) > 0 and int(ranks[-1]) < len(tokens) - 1
+    columns = _encode.recover_merges(*_columns(tokens), ranks if tied else None)
+    left, right, merged = (np.frombuffer(column, np.uint32) for column in columns[:3])
+    never = {layout.tokens[i] for i in layout.unused if _is_character(layout.tokens[i])}  # longer ones are taken apart
+    unk = _unknown(vocabulary)
+    byte_ids = [_NO_TOKEN if 0x80 <= byte < 0xC0 else unk for byte in range(256)]  # once for a character
+    inner = _encode.Characters(
+        np.array([_NO_TOKEN if token in never else pieces.get(token, _NO_TOKEN) for token in tokens], np.uint32),
+        _byte_ids(vocabulary) if model.byte_fallback else np.array(byte_ids, np.uint32),
+        fused=_NO_TOKEN if model.byte_fallback else unk,
+        never_dropped=len(prefixes),
+    )
+    encoder = _encode.Encoder(
+        *_columns(tokens),
+        np.arange(256, dtype=np.uint32),
+        left,
+        right,
+        merged,
+        cache_bytes=cache_bytes,
+        characters=inner,
+        decoded=_decoded(vocabulary),
+        ranks=np.unique(ranks[merged], return_inverse=True)[1].astype(np.uint32) if tied else None,
+        symbols=_columns(_only(vocabulary, set(layout.user_defined))),
+    )
+    return EncoderWithUnused(encoder, vocabulary) if len(layout.unused) > len(never) else encoder
+
+
+class EncoderWithUnused:
+    """An encoder by SentencePiece's BPE that has unused pieces.
+
+    Merges go through them, and those that are left are taken apart, into the parts that a pair of that spelling anywhere
+    in the text had last. So a text in which one is left, and it alone, is encoded once more by the plain reference.
+    """
+
+    def __init__(self, encoder: _encode.Encoder, vocabulary: Vocabulary):
+        layout = vocabulary.layout
+        assert layout is not None and layout.scores is not None
+        self._encoder = encoder
+        self._unused = np.array(layout.unused, np.uint32)
+        spelled = [token.decode() for token in _only(vocabulary, range(len(vocabulary)))]
+        kinds = [NORMAL if token else CONTROL for token in spelled]
+        for group, kind in ((layout.user_defined, USER_DEFINED), (layout.unused, UNUSED), (_apart(vocabulary), BYTE)):
+            for i in group:
+                kinds[i] = kind
+        for added in vocabulary.added_tokens:
+            spelled[added.id] = added.text
+        kinds[_unknown(vocabulary)] = UNKNOWN
+        self._reference = ReferenceEncoder(spelled, layout.scores.tolist(), kinds, "bpe", vocabulary.model.byte_fallback)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._encoder, name)
+
+    def encode_told(
+        self, data: Any, bounds: np.ndarray, pattern: int, most: int | None = None, width: int = 4
+    ) -> tuple[bytes, bytes, int]:
+        """As the kernel's."""
+        packed, packed_ends, told = self._encoder.encode_told(data, bounds, pattern, None, 4)
+        documents = np.split(np.frombuffer(packed, np.uint32), np.frombuffer(packed_ends, np.int64)[:-1])
+        for d, (ids, start, end) in enumerate(zip(documents, bounds[::2].tolist(), bounds[1::2].tolist())):
+            if np.isin(ids, self._unused).any():
+                documents[d] = np.array(self._reference.encode(bytes(data[start:end]).decode()), np.uint32)
+            documents[d] = documents[d][:most]
+        joined = np.concatenate([*documents, np.empty(0, np.uint32)])
+        ends = np.cumsum([len(ids) for ids in documents], dtype=np.int64)
+        return joined.astype(np.uint16 if width == 2 else np.uint32).tobytes(), ends.tobytes(), told
+
+    def encode_list(self, data: bytes, pattern: int) -> list[int]:
+        """As the kernel's."""
+        ids = self._encoder.encode_list(data, pattern)
+        return self._reference.encode(data.decode()) if np.isin(ids, self._unused).any() else ids
+
+    def count(self, data: Any, bounds: np.ndarray, pattern: int) -> bytes:
+        """As the kernel's."""
+        ends = np.frombuffer(self.encode_told(data, bounds, pattern)[1], np.int64)
+        return np.diff(ends, prepend=0).tobytes()
+
+    def encode_dropout(self, *_: Any) -> Any:
+        """Refuse it: what an unused piece is taken apart into is not defined there."""
+        raise ValueError("dropout is not defined for a vocabulary with unused pieces, which merges go through")

@@ -79,7 +79,7 @@ class Model:
                 ("end_of_word", "attached", "continuing_subword_prefix", "byte_fallback", "fuse_unk")
                 + ("max_input_chars_per_word", "unk_characters"),
             ),
-            self.algorithm: (
+            f" {self.algorithm}": (
                 self.is_scored,
                 ("end_of_word", "attached", "continuing_subword_prefix", "fuse_unk", "max_input_chars_per_word", "unk_characters"),
             ),

@@ -19,6 +19,8 @@ Spaces as SentencePiece (Kudo and Richardson 2018) treats them, of which only U+
 - dummy_prefix puts one before a text that is not empty, dummy_suffix one behind it.
 - escape_whitespaces makes them U+2581.
 - "sentencepiece:nmt_nfkc" and the like are the precompiled normalizers of its package, which runs them (`charsmap`).
+
+Spaces as components of `tokenizers` treat them: `rewriting`.
 """
 
 from __future__ import annotations
@@ -30,9 +32,11 @@ from typing import Any, Mapping, Sequence
 
 import numpy as np
 
-from beam_bpe import _normalize, character_map, charsmap
+from beam_bpe import _normalize, character_map, charsmap, rewriting
 from beam_bpe.character_map import Pass
+from beam_bpe.charsmap import PRECOMPILED, SPACE_STEPS, Charsmap
 from beam_bpe.normalizer_tables import LIBRARY
+from beam_bpe.precompiled import Precompiled
 from beam_bpe.texts import is_text
 
 #: The steps that map characters; those of BertNormalizer have the names of its options.
@@ -47,9 +51,7 @@ CHARACTER_STEPS = (
     "handle_chinese_chars",
     "bert_strip_accents",
 )
-#: The steps about spaces, in the order in which SentencePiece takes them.
-SPACE_STEPS = ("remove_extra_whitespaces", "dummy_prefix", "dummy_suffix", "escape_whitespaces")
-STEPS = (*CHARACTER_STEPS, *SPACE_STEPS, *(charsmap.SHIPPED + rule for rule in charsmap.RULES))
+STEPS = (*CHARACTER_STEPS, *SPACE_STEPS, *rewriting.STEPS, *(charsmap.SHIPPED + rule for rule in charsmap.RULES))
 #: Short names of several steps: bert-base-uncased's and bert-base-cased's; what SentencePiece does to spaces by default,
 #: and the same without loss.
 NAMES: Mapping[str, str] = {
@@ -60,6 +62,7 @@ NAMES: Mapping[str, str] = {
 }
 
 
+@lru_cache(32)  # a name that holds tables has 300,000 characters
 def steps_of(name: str) -> tuple[str, ...]:
     """Return the steps of a normalizer.
 
@@ -73,7 +76,7 @@ def steps_of(name: str) -> tuple[str, ...]:
     for step in steps:
         if charsmap.is_charsmap(step):
             charsmap.check(step)
-        elif step not in STEPS:
+        elif step not in STEPS and not rewriting.is_rewriting(step):
             raise ValueError(
                 f"there is no normalizer {step[:60]!r}; there is {', '.join((*NAMES, *STEPS))}, several joined by '+', "
                 "or none at all"
@@ -143,17 +146,21 @@ def normalize(text: str, name: str | None) -> str:
     return normalize_bytes(data, name).decode()
 
 
-def normalize_bytes(data: bytes, name: str | None) -> bytes:
+def normalize_bytes(data: bytes, name: str | None, symbols: tuple[str, ...] = ()) -> bytes:
     """Return a text in UTF-8 normalized, what is not valid having become U+FFFD; for None as it is."""
-    return bytes(normalize_documents(data, np.array([0, len(data)], np.int64), name)[0])
+    return bytes(normalize_documents(data, np.array([0, len(data)], np.int64), name, symbols)[0])
 
 
-def normalize_documents(data: Any, bounds: np.ndarray, name: str | None) -> tuple[Any, np.ndarray]:
+def normalize_documents(
+    data: Any, bounds: np.ndarray, name: str | None, symbols: tuple[str, ...] = ()
+) -> tuple[Any, np.ndarray]:
     """Return documents normalized, side by side, and their bounds; for None what was given.
 
     Args:
         data: UTF-8, as a buffer of bytes; what is not valid in a document becomes U+FFFD.
         bounds: int64 of length 2n; document d is data[bounds[2d]:bounds[2d + 1]].
+        symbols: texts that SentencePiece's normalizers leave as they are, but for the spaces in front of them (its
+            user-defined symbols).
     """
     if name is None:
         return data, bounds
@@ -164,37 +171,56 @@ def normalize_documents(data: Any, bounds: np.ndarray, name: str | None) -> tupl
         bounds = np.repeat(np.cumsum([0, *map(len, repaired)], dtype=np.int64), 2)[1:-1]
         view = memoryview(b"".join(repaired))
     data = view
-    for one in _passes(steps_of(name)):
+    for one in _passes(steps_of(name), symbols):
         data, packed = one.documents(data, np.ascontiguousarray(bounds, np.int64))
         bounds = np.frombuffer(packed, np.int64)
     return data, bounds
 
 
 @lru_cache(32)
-def _passes(steps: tuple[str, ...]) -> tuple[Pass, ...]:
-    """Return what applies steps from left to right, in few passes."""
+def _passes(steps: tuple[str, ...], symbols: tuple[str, ...] = ()) -> tuple[Pass, ...]:
+    """Return what applies steps from left to right, in few passes; what is about spaces goes by SentencePiece's order."""
     found: list[Pass] = []
-    for kind, group in groupby(steps, _kind):
+    kinds = [(kind, tuple(group)) for kind, group in groupby(steps, _kind)]
+    for (kind, group), (before, earlier) in zip(kinds, [("", ()), *kinds]):
         if kind == "characters":
-            found += character_map.passes(tuple(group))
+            found += character_map.passes(group)
         elif kind == "spaces":
-            found += _spacings(list(group))
+            first, *others = _in_order(group)
+            if before == "package":
+                found[-1] = Charsmap(earlier[-1], first, symbols)
+            else:
+                found.append(_spacing(first, symbols))
+            found += [_spacing(one, symbols) for one in others]
+        elif kind == "rewriting":
+            found += map(rewriting.Rewriting, group)
+        elif kind == "package":
+            found += [Charsmap(step, (), symbols) for step in group]
         else:
-            found += map(charsmap.Charsmap, group)
+            found += [Precompiled(charsmap.unpacked(step)) for step in group]
     return tuple(found)
 
 
 def _kind(step: str) -> str:
-    return "characters" if step in CHARACTER_STEPS else "spaces" if step in SPACE_STEPS else "charsmap"
+    if charsmap.is_charsmap(step):
+        return "precompiled" if step.startswith(PRECOMPILED) else "package"
+    return "characters" if step in CHARACTER_STEPS else "spaces" if step in SPACE_STEPS else "rewriting"
 
 
-def _spacings(steps: Sequence[str]) -> list[Pass]:
-    """Return passes for steps about spaces: one for those that stand in SentencePiece's order."""
-    found: list[Pass] = []
-    group: list[str] = []
-    for step in [*steps, ""]:
-        if group and (not step or SPACE_STEPS.index(step) <= SPACE_STEPS.index(group[-1])):
-            found.append(_normalize.Spacing(*(one in group for one in SPACE_STEPS)))
-            group = []
-        group.append(step)
+def _in_order(steps: Sequence[str]) -> list[list[str]]:
+    """Cut steps about spaces where they leave SentencePiece's order."""
+    found: list[list[str]] = []
+    for step in steps:
+        if found and SPACE_STEPS.index(found[-1][-1]) < SPACE_STEPS.index(step):
+            found[-1].append(step)
+        else:
+            found.append([step])
     return found
+
+
+def _spacing(steps: Sequence[str], symbols: Sequence[str]) -> Pass:
+    """Return the pass of steps about spaces that stand in SentencePiece's order."""
+    if "remove_extra_whitespaces" in steps and any("  " in symbol for symbol in symbols):
+        return rewriting.SpacingAround(steps, symbols)
+    spacing: Pass = _normalize.Spacing(*(one in steps for one in SPACE_STEPS))
+    return spacing

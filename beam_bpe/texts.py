@@ -7,6 +7,10 @@ import numpy as np
 from beam_bpe import _scan
 from beam_bpe.pretokenize import PreTokenizer
 
+#: The White_Space of Unicode; Python's own str.isspace also has U+001C to U+001F.
+WHITE_SPACE = ("\t\n\v\f\r \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a"
+               "\u2028\u2029\u202f\u205f\u3000")  # fmt: skip
+
 
 def bytes_of(text: str | bytes) -> bytes:
     """Return a text in UTF-8, lone surrogates as U+FFFD, or bytes as they are; TypeError if it is neither."""

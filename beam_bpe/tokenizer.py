@@ -12,6 +12,7 @@ import pyarrow as pa
 from beam_bpe import _scan, encoders
 from beam_bpe.added import AddedTokens, Segment
 from beam_bpe.encoders import CACHE_BYTES
+from beam_bpe.lattice import Lattice
 from beam_bpe.layout import AddedToken
 from beam_bpe.normalize import normalize_bytes, normalize_documents
 from beam_bpe.texts import bytes_of, is_text, pieces_of_invalid, valid_bytes
@@ -87,11 +88,14 @@ class Tokenizer:
         self._spelt: list[bytes] = [*vocabulary.tokens, *[b""] * (self._size - len(vocabulary.tokens))]
         for token in vocabulary.added_tokens:
             self._spelt[token.id] = token.text.encode()
+        layout = vocabulary.layout  # the normalizers of SentencePiece leave user-defined symbols as they are
+        self._symbols = tuple([layout.tokens[i].decode() for i in layout.user_defined]) if layout is not None else ()
         self._encoder = encoders.encoder_of(vocabulary, method, cache_bytes)
         # Nothing is found before the pre-tokenization, and all of that is native: what is text needs the kernels only.
         self._simple = not self._always and self._scanner != _PIECES
         self._finders = lru_cache(16)(self._make_finder)
         self._refusers = lru_cache(16)(self._make_refuser)
+        self._lattices = lru_cache(1)(lambda: encoders.lattice_of(vocabulary))
         # Bytes without which no added token is found in a text (a normalizer may make any).
         hidden = vocabulary.normalizer is not None and any(token.normalized for token in vocabulary.added_tokens)
         self._beginnings = [b""] if hidden else sorted({token.encode()[:3] for token in self._added})
@@ -230,16 +234,14 @@ class Tokenizer:
         Raises:
             ValueError: dropout is not from 0 to 1, or the vocabulary or the method does not merge by rank.
         """
-        if self.method != "rank" or self.vocabulary.model.algorithm != "bpe":
+        if self.method != "rank" or self.vocabulary.model.algorithm not in ("bpe", "sentencepiece-bpe"):
             raise ValueError(
                 f"dropout leaves out merges; the method {self.method!r} of {self.vocabulary.model.algorithm!r} makes none"
             )
         if not 0.0 <= dropout <= 1.0:
             raise ValueError(f"dropout is {dropout}; it is a probability, from 0 to 1")
         ids: list[int] = []
-        whole = bytes_of(text)
-        finder = self._finders(()) if self._always else None
-        for number, segment in enumerate(self._segments(whole, finder if finder and finder.may_occur_in(whole) else None)):
+        for number, segment in enumerate(self._text_segments(text)):
             if segment.token is not None:
                 ids.append(segment.token.id)
                 continue
@@ -252,6 +254,48 @@ class Tokenizer:
                 )  # fmt: skip
                 ids += np.frombuffer(packed, np.uint32).tolist()
         return ids
+
+    def encode_nbest(self, text: str | bytes, n: int) -> list[tuple[list[int], float]]:
+        """Return the n best segmentations of a text by a Unigram model, special tokens being text: (ids, sum of scores).
+
+        The first is that of `encode`, but for sums that are equal when they are rounded to 32 bits. There may be fewer.
+
+        Raises:
+            ValueError: n is less than 1, or the vocabulary is not of Unigram.
+        """
+        if n < 1:
+            raise ValueError(f"n={n}: choose 1 or more segmentations")
+        return self._lattice().best_of_parts(self._text_parts(text), n)
+
+    def encode_sample(self, text: str | bytes, alpha: float, seed: int = 0) -> list[int]:
+        """Return the ids of a segmentation of a text that is drawn by a Unigram model, special tokens being text.
+
+        Each segmentation has a probability proportional to exp(alpha · its sum of scores) (Kudo 2018, "Subword
+        Regularization"): with 0 all have the same, with much it is the best. The result is a function of the text, `alpha`
+        and `seed`: give another seed in each epoch.
+
+        Raises:
+            ValueError: alpha is negative or no finite number, or the vocabulary is not of Unigram.
+        """
+        if not 0 <= alpha < float("inf"):
+            raise ValueError(f"alpha={alpha}: choose a finite number from 0 on")
+        return self._lattice().sample_of_parts(self._text_parts(text), alpha, seed)
+
+    def _text_segments(self, text: str | bytes) -> list[Segment]:
+        """Return the segments of a text in which special tokens are text."""
+        data = bytes_of(text)
+        finder = self._finders(()) if self._always else None
+        return self._segments(data, finder if finder and finder.may_occur_in(data) else None)
+
+    def _text_parts(self, text: str | bytes) -> list[str | int]:
+        """Return the same as a lattice takes it: texts and ids."""
+        return [part.data.decode() if part.token is None else part.token.id for part in self._text_segments(text)]
+
+    def _lattice(self) -> Lattice:
+        algorithm = self.vocabulary.model.algorithm
+        if algorithm != "unigram":
+            raise ValueError(f"there are several segmentations with 'unigram', and this vocabulary is of {algorithm!r}")
+        return self._lattices()
 
     # ---- encoding many texts ----
 
@@ -365,7 +409,7 @@ class Tokenizer:
     def _encode_text(self, data: Any, bounds: np.ndarray, most: int | None = None, width: int = 4) -> Batch:
         """Encode documents of valid UTF-8 by the native scanner."""
         if self.vocabulary.normalizer is not None:
-            data, bounds = normalize_documents(data, np.ascontiguousarray(bounds), self.vocabulary.normalizer)
+            data, bounds = normalize_documents(data, np.ascontiguousarray(bounds), self.vocabulary.normalizer, self._symbols)
         return self._encode_pieces(data, np.ascontiguousarray(bounds), self._scanner, most, width)
 
     def _encode_pieces(self, data: Any, bounds: np.ndarray, scanner: int, most: int | None = None, width: int = 4) -> Batch:
@@ -377,12 +421,12 @@ class Tokenizer:
     def _normal(self, data: bytes) -> bytes:
         """Return a text as the scanner takes it: normalized, and of a model of characters made valid."""
         if self.vocabulary.normalizer is not None:
-            return normalize_bytes(data, self.vocabulary.normalizer)
+            return normalize_bytes(data, self.vocabulary.normalizer, self._symbols)
         return data if self.vocabulary.model.is_byte_level else valid_bytes(data)
 
     def _make_finder(self, special: tuple[str, ...]) -> AddedTokens:
         found = [self._added[text] for text in special if self._added[text].special]
-        return AddedTokens([*found, *self._always], self.vocabulary.normalizer)
+        return AddedTokens([*found, *self._always], self.vocabulary.normalizer, self._symbols)
 
     def _make_refuser(self, special: tuple[str, ...]) -> AddedTokens:
         return AddedTokens([AddedToken(text, self._special_ids[text]) for text in special])

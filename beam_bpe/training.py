@@ -1,4 +1,4 @@
-"""Learn a vocabulary from word counts: merges of bytes or characters, WordPiece, or whole words."""
+"""Learn a vocabulary from word counts: merges of bytes or characters, WordPiece, whole words, SentencePiece, Unigram."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any, Callable, Mapping
 
 import numpy as np
 
-from beam_bpe import _merge, characters, merging, wordlevel, wordpiece
+from beam_bpe import _merge, characters, merging, sentencepiece_bpe, unigram, wordlevel, wordpiece
 from beam_bpe.learning import Learning, learning_of
 from beam_bpe.merging import Progress, check_memory
 from beam_bpe.reference import BYTE_ORDER
@@ -30,15 +30,17 @@ def train(
     Args:
         words: counts of distinct words; a mapping's str keys are taken as UTF-8.
         vocab_size: tokens, those included that are not learned: special tokens, and the 256 bytes or the alphabet.
-        progress: called now and then with (merges so far, merges wanted, count of the last one).
+        progress: called now and then with (merges so far, merges wanted, count of the last one), by unigram with
+            (prunings so far, prunings foreseen, pieces).
         options: attributes of `Learning`, of which these are for all merges: `special_tokens` (may not occur inside a
             word), `min_pair_count=2`, `max_token_length=None`, `tie_break="huggingface"`, `num_merges` instead of
-            vocab_size.  Others choose what is learned: `algorithm="bpe"`, "wordpiece" or "wordlevel"; `unit="byte"` or
-            "character", there with `end_of_word="</w>"` for example.
+            vocab_size.  Others choose what is learned: `algorithm="bpe"`, "wordpiece", "wordlevel", "sentencepiece-bpe" or
+            "unigram"; for bpe `unit="byte"` or "character", there with `end_of_word="</w>"` for example.
 
     Returns:
         The vocabulary; its `stop_reason` says whether it is full ("vocab_size", "num_merges") or why not
-        ("min_pair_count": the best pair left is rarer; "no_pairs": none is left; "no_words": all have a token; "min_count": all that are frequent enough).
+        ("min_pair_count": the best pair left is rarer; "no_pairs": none is left; "no_words": all have a token;
+        "no_pieces": no others are of use; "min_count": all that are frequent enough).
 
     Raises:
         ValueError: a parameter, or no words, or a special token that occurs inside a word.
@@ -122,4 +124,6 @@ _FAMILIES: Mapping[str, Callable[[WordCounts, Learning, Progress | None], Vocabu
     "characters": characters.learn,
     "wordpiece": wordpiece.learn,
     "wordlevel": wordlevel.learn,
+    "sentencepiece-bpe": sentencepiece_bpe.learn,
+    "unigram": unigram.learn,
 }

@@ -16,7 +16,10 @@ import numpy as np
 
 from beam_bpe import _unigram, _words
 from beam_bpe.alphabet import count_characters
+from beam_bpe.learning import Learning, share_of
 from beam_bpe.merging import check_memory, distinct_counts
+from beam_bpe.scored import prepare, vocabulary_of
+from beam_bpe.vocabulary import Vocabulary
 from beam_bpe.words import WordCounts
 
 #: Memory for each character of distinct words (one more for each word), at its peak; measured on 26,000 and 325,000 words with
@@ -51,6 +54,23 @@ class Pieces:
     seeds: int
     loss: float
     stop_reason: str
+
+
+def learn(words: WordCounts, learning: Learning, progress: Progress | None = None) -> Vocabulary:
+    """Learn a vocabulary whose pieces stand by score, rounded to single precision as `.model` files hold them."""
+    material = prepare(words, learning)
+    pieces = learn_pieces(
+        material.words,
+        material.room,
+        characters=material.kept,
+        seed_size=learning.seed_size,
+        max_piece_length=int(learning.max_token_length or 0),
+        shrinking_factor=learning.shrinking_factor,
+        sub_iterations=learning.sub_iterations,
+        progress=progress,
+    )
+    spelled = [piece.encode() for piece in pieces.spellings]
+    return vocabulary_of(words, learning, material, spelled, pieces.scores.astype(np.float32), pieces.stop_reason)
 
 
 def learn_pieces(
@@ -92,7 +112,7 @@ def learn_pieces(
     seed_size = _whole("seed_size", seed_size, 0)
     sub_iterations = _whole("sub_iterations", sub_iterations, 1)
     max_piece_length = _whole("max_piece_length", max_piece_length, 1, _unigram.LONGEST_PIECE)
-    shrinking_factor = _share(shrinking_factor)
+    factor = share_of(shrinking_factor)
     distinct_counts(words)  # there are words
     if characters is None:
         kept = np.flatnonzero(count_characters(words).any(0)).astype(np.uint32)
@@ -110,10 +130,10 @@ def learn_pieces(
     while True:
         alive = _estimate(learner, sub_iterations)
         if progress is not None:
-            progress(rounds, rounds + _rounds(alive, before_last + len(kept), shrinking_factor), alive)
+            progress(rounds, rounds + _rounds(alive, before_last + len(kept), factor), alive)
         if alive - len(kept) <= before_last:
             break
-        learner.prune(max(before_last, int(shrinking_factor * alive) - len(kept)))
+        learner.prune(max(before_last, int(factor * alive) - len(kept)))
         rounds += 1
     learner.keep_likeliest(others)
     for _ in range(sub_iterations):
@@ -176,11 +196,3 @@ def _whole(name: str, number: int, least: int, most: int = 2**63 - 1) -> int:
     return int(number)
 
 
-def _share(factor: float | str | Fraction) -> Fraction:
-    try:
-        share = Fraction(str(factor))
-    except (ValueError, ZeroDivisionError):
-        share = Fraction(0)
-    if not 0 < share < 1:
-        raise ValueError(f"shrinking_factor={factor!r}: it is a number above 0 and below 1, such as 0.9")
-    return share

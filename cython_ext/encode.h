@@ -2,7 +2,7 @@
  *
  * Exact: at every step the pair of lowest rank is merged, the leftmost first (encode_merge.h), or the
  * longest token is taken (encode_model.h); words of characters go their own ways (encode_characters.h,
- * encode_pieces.h) behind the same caches.
+ * encode_pieces.h) behind the same caches, as do whole texts (encode_chunks.h, encode_unigram.h).
  *  - Merge barriers: between two characters whose adjacency occurs inside no token that can be formed, no
  *    merge can cross.  Long pieces that are not ASCII are cut there, and the segments go through the cache.
  * The model is immutable and shared; a Cache belongs to one call at a time.
@@ -10,11 +10,11 @@
 #ifndef BEAM_BPE_ENCODE_H
 #define BEAM_BPE_ENCODE_H
 
-#include "encode_cache.h"
 #include "encode_characters.h"
 #include "encode_decode.h"
 #include "encode_dropout.h"
 #include "encode_recover.h"
+#include "encode_unigram.h"
 
 #define NO_LIMIT 0xFFFFFFFFFFFFFFFFull
 
@@ -70,14 +70,7 @@ static __attribute__((noinline)) int encode_missed(const Model *m, Cache *c, Pie
     }
     u64 k = out->n - before;
     if (k > MOST_CACHED) return 0;
-    if (!e->hi && 4 * (c->used + 1) > 3 * c->slots) {
-        memset(c->entries, 0, c->slots * sizeof(Cached));
-        c->used = 0;
-        e = &c->entries[key.slot];
-    }
-    c->used += !e->hi;
-    e->lo = key.lo;
-    e->hi = key.hi;
+    e = claim_short(c, e, key);
     for (u32 i = 0; i < MOST_CACHED; i++) e->ids[i] = i < k ? to[i] : 0;
     e->ids[0] |= (u32)(k - 1) << 30;
     return 0;
@@ -197,13 +190,7 @@ static inline int encode_wide(const Model *m, Cache *c, const u8 *p, u64 n, cons
     out->counting = counting;
     k = out->n - before;
     if (error || k > MOST_WIDE) return error < 0 ? error : 0;
-    if (!e->key[3] && 4 * (c->wide_used + 1) > 3 * c->wide_slots) {
-        memset(c->wide, 0, c->wide_slots * sizeof(CachedWide));
-        c->wide_used = 0;
-        e = &c->wide[slot];
-    }
-    c->wide_used += !e->key[3];
-    memcpy(e->key, key, sizeof key);
+    e = claim_wide(c, e, key, slot);
     for (u32 i = 0; i < MOST_WIDE; i++) e->ids[i] = i < k ? out->ids[before + i] : 0;
     e->ids[0] |= (u32)(k - 1) << 29;
     return 0;
@@ -241,6 +228,71 @@ static inline size_t scan_pieces(int pattern, const u8 **at, const u8 *end, Word
     return n;
 }
 
+/* Chunks of a text between user-defined symbols; may stop behind `stop` ids.  words: each that begins with U+2581 is a text
+ * of its own. */
+static inline int encode_chunks(const Model *m, Cache *c, const u8 *at, const u8 *end, const u8 *limit, int words, u64 stop,
+                                State *state, Ids *out) {
+    Word chunks[PIECES];
+    PieceKey keys[PIECES];
+    Cutter cut = {at, at, end};
+    const Unigram *u = m->unigram;
+    while (cut.at < end && out->n < stop) {
+        size_t n = cut_chunks(m->chunks, &cut, words, SHORT_PIECE, chunks, stop - out->n < PIECES ? stop - out->n : PIECES);
+        for (size_t i = 0; i < n; i++) {
+            if (chunks[i].length <= SHORT_PIECE) {
+                keys[i] = piece_key(c, chunks[i].start, chunks[i].length, limit, 0);
+                __builtin_prefetch(&c->entries[keys[i].slot]);
+            } else if (chunks[i].length <= WIDE_PIECE) {
+                u64 key[4];
+                __builtin_prefetch(&c->wide[wide_key(c, chunks[i].start, chunks[i].length, key)]);
+            }
+        }
+        for (size_t i = 0; i < n && out->n < stop; i++) {
+            const u8 *p = chunks[i].start;
+            u64 length = chunks[i].length, from = out->n;
+            int error;
+            if (u) {
+                if (words && is_metaspace(p, end)) *state = (State){0, 0};
+                error = length <= SHORT_PIECE  ? unigram_short(u, c, keys[i], p, length, state, out)
+                        : length <= WIDE_PIECE ? unigram_wide(u, c, p, length, state, out)
+                                               : unigram_long(u, c, p, length, state, out);
+            } else {
+                error = length <= SHORT_PIECE  ? encode_short(m, c, keys[i], p, length, out)
+                        : length <= WIDE_PIECE ? encode_wide(m, c, p, length, limit, out)
+                                               : encode_characters(m, c, p, length, 0, out);
+                fuse_joint(m->characters, out, from, &state->after_unknown);
+            }
+            if (error) return error;
+        }
+        settle(out);
+    }
+    return 0;
+}
+
+/* Append the ids of a document that is a whole text.  If that is not valid UTF-8, one of its chunks is not: it is in no cache,
+ * and is refused when it is to be encoded. */
+static __attribute__((noinline)) int encode_whole(const Model *m, Cache *c, const Batch *batch, u64 d, u64 stop, Ids *out) {
+    const u8 *at = batch->data + batch->bounds[2 * d], *end = batch->data + batch->bounds[2 * d + 1];
+    const u8 *limit = batch->data + batch->size;
+    int words = m->unigram && !m->unigram->single && batch->pattern == METASPACE;
+    State state = {0, 0};
+    while (at < end && out->n < stop) {
+        u64 bytes = 0;
+        u32 symbol = NO_TOKEN;
+        const u8 *until = m->chunks->symbols.edges ? next_symbol(m->chunks, at, end, &symbol, &bytes) : end;
+        int error = encode_chunks(m, c, at, until, limit, words, stop, &state, out);
+        if (error) return error;
+        if (symbol != NO_TOKEN) {
+            if (reserve(out, 1)) return OUT_OF_MEMORY;
+            out->ids[out->n++] = symbol;
+            state.after_unknown = 0;
+        }
+        at = until + bytes;
+    }
+    if (out->n > stop) out->n = stop;
+    return 0;
+}
+
 /* Append the ids of document d. */
 static inline int encode_document(const Model *m, Cache *c, const Batch *batch, u64 d, Ids *out) {
     Word words[PIECES];
@@ -248,6 +300,7 @@ static inline int encode_document(const Model *m, Cache *c, const Batch *batch, 
     const u8 *at = batch->data + batch->bounds[2 * d], *end = batch->data + batch->bounds[2 * d + 1];
     const u8 *limit = batch->data + batch->size;
     u64 stop = batch->most < NO_LIMIT - out->n ? out->n + batch->most : NO_LIMIT;
+    if (m->chunks) return encode_whole(m, c, batch, d, stop, out);
     if (!is_readable(batch, at, end)) return NOT_UTF8;
     while (at < end && out->n < stop) {
         size_t n = scan_pieces(batch->pattern, &at, end, words, stop - out->n < PIECES ? stop - out->n : PIECES);
@@ -311,6 +364,21 @@ static inline int dropout_piece(const Model *m, Cache *c, const u8 *p, u64 n, do
     return error ? error : map_characters(m, p, n, c->inner.ids, c->inner.n, &c->out);
 }
 
+/* A whole text: what is between its user-defined symbols. */
+static inline int dropout_whole(const Model *m, Cache *c, const u8 *at, const u8 *end, double dropout, u64 *state) {
+    while (at < end) {
+        u64 bytes = 0;
+        u32 symbol = NO_TOKEN;
+        const u8 *until = m->chunks->symbols.edges ? next_symbol(m->chunks, at, end, &symbol, &bytes) : end;
+        int error = at < until ? dropout_piece(m, c, at, (u64)(until - at), dropout, state) : 0;
+        if (!error) error = reserve(&c->out, 1);
+        if (error) return error;
+        if (symbol != NO_TOKEN) c->out.ids[c->out.n++] = symbol;
+        at = until + bytes;
+    }
+    return 0;
+}
+
 /* The draws of a document depend on the seed and its bytes, and on nothing else. */
 static inline int dropout_documents(const Model *m, Cache *c, const Batch *batch, double dropout, u64 seed, i64 *ends,
                                     u64 *at) {
@@ -320,6 +388,11 @@ static inline int dropout_documents(const Model *m, Cache *c, const Batch *batch
     for (*at = 0; *at < batch->documents; ++*at) {
         const u8 *p = batch->data + batch->bounds[2 * *at], *end = batch->data + batch->bounds[2 * *at + 1];
         u64 state = mix(seed ^ 0x8EBC6AF09C88C6E3ull, hash_bytes(p, (u64)(end - p)) ^ 0x589965CC75374CC3ull);
+        if (m->chunks) {
+            int error = dropout_whole(m, c, p, end, dropout, &state);
+            if (error) return error;
+            p = end;
+        }
         if (!is_readable(batch, p, end)) return NOT_UTF8;
         while (p < end) {
             size_t n = scan_pieces(batch->pattern, &p, end, words, PIECES);

@@ -8,6 +8,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes
 from cpython.long cimport PyLong_FromUnsignedLong
 from cpython.ref cimport PyObject
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.math cimport INFINITY
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcmp, memcpy, memset
 
@@ -36,6 +37,10 @@ cdef extern from "encode.h" nogil:
         int ends, cuts
     ctypedef struct CPieces "Pieces":
         pass
+    ctypedef struct CChunks "Chunks":
+        pass
+    ctypedef struct CUnigram "Unigram":
+        CChunks chunks
     ctypedef struct Model:
         uint32_t n_tokens, never_dropped
         int ordered
@@ -44,6 +49,8 @@ cdef extern from "encode.h" nogil:
         CTrie trie
         const CCharacters *characters
         const CPieces *pieces
+        const CChunks *chunks
+        const CUnigram *unigram
     ctypedef struct Texts:
         uint32_t n
         const uint8_t *bytes
@@ -66,11 +73,12 @@ cdef extern from "encode.h" nogil:
         uint64_t most
     int model_init(Model *, uint32_t n_tokens, uint32_t n_merges, const uint8_t *tokens, const int64_t *starts,
                    const uint32_t *byte_ids, const uint32_t *left, const uint32_t *right, const uint32_t *merged,
-                   const uint8_t *whole, int longest)
+                   const uint32_t *ranks, const uint8_t *whole, int longest)
     void model_free(Model *)
     int cache_init(CCache *, uint64_t bytes)
     void cache_free(CCache *)
     void cache_rest(CCache *)
+    const uint8_t *valid_until(const uint8_t *, const uint8_t *end)
     int encode_documents(const Model *, CCache *, const Batch *, int64_t *ends, uint64_t *at)
     int count_documents(const Model *, CCache *, const Batch *, int64_t *counts, uint64_t *at)
     int dropout_documents(const Model *, CCache *, const Batch *, double dropout, uint64_t seed, int64_t *ends, uint64_t *at)
@@ -78,12 +86,18 @@ cdef extern from "encode.h" nogil:
                     uint64_t prefix_bytes, uint32_t unk, uint64_t most_chars, int unk_characters)
     int words_init(CPieces *, uint32_t n_tokens, const uint8_t *tokens, const int64_t *starts, uint32_t unk)
     void pieces_free(CPieces *)
+    int chunks_init(CChunks *, const Model *)
+    void chunks_free(CChunks *)
+    int add_symbol(CChunks *, const uint8_t *p, uint64_t n, uint32_t id)
+    int unigram_init(CUnigram *, uint32_t n_tokens, const uint8_t *tokens, const int64_t *starts, const double *scores,
+                     uint32_t unk, double unk_score, const uint32_t *byte_ids, int single)
+    void unigram_free(CUnigram *)
     int PADDING, SPACE_BEFORE, SPACE_BEHIND
     uint64_t decoded_length_of(const Texts *, const void *ids, uint64_t begin, uint64_t end, int width, uint64_t *wrong)
     void decode_documents(const Texts *, const void *ids, uint64_t n, const int64_t *ends, uint64_t documents, int width,
                           uint8_t *to, uint64_t total)
     int recover_parts(uint32_t n, const uint8_t *tokens, const int64_t *starts, const uint32_t *byte_ids,
-                      uint32_t *left, uint32_t *right, uint32_t *twice)
+                      const uint32_t *ranks, uint32_t *left, uint32_t *right, uint32_t *twice)
 
 #: Tokens and merges that an encoder can have, and bytes of its tokens.
 MOST_TOKENS = (1 << ID_BITS) - 1
@@ -265,6 +279,52 @@ cdef class Pieces:
         pieces_free(&self.pieces)
 
 
+cdef class Unigram:
+    """The segmentation of whole texts into pieces whose scores have the highest sum.
+
+    Args:
+        tokens: the pieces in UTF-8, one after the other; ids that are no pieces have none, no two are the same.
+        starts: int64, where each begins in `tokens`, and the end; the index is the id.
+        scores: float64 by id.
+        unk: id of a character that is no piece; neighbours are one.
+        unk_score: its score.
+        byte_ids: uint32, the ids of the 256 bytes, which an unknown character becomes instead; None: it is unk.
+        single_precision: sums are of 32 bits, and one beyond 100,000 becomes 0.  Else, under the pattern `metaspace`,
+            each word is a text of its own.
+    """
+
+    cdef CUnigram unigram
+    cdef Py_ssize_t n
+
+    def __cinit__(self, const uint8_t[::1] tokens not None, const int64_t[::1] starts not None, const double[::1] scores not None,
+                  uint32_t unk, double unk_score, const uint32_t[::1] byte_ids=None, bint single_precision=False):
+        cdef Py_ssize_t i
+        memset(&self.unigram, 0, sizeof(CUnigram))
+        check_tokens(tokens, starts)
+        self.n = starts.shape[0] - 1
+        check_id(unk, self.n)
+        if scores.shape[0] != self.n:
+            raise ValueError(f"there are {scores.shape[0]} scores for {self.n} tokens")
+        for i in range(self.n):
+            if not -INFINITY < scores[i] < INFINITY:
+                raise ValueError(f"the score of token {i} is {scores[i]}, which is no finite number")
+        if not -INFINITY < unk_score < INFINITY:
+            raise ValueError(f"unk_score={unk_score}, which is no finite number")
+        if byte_ids is not None:
+            if byte_ids.shape[0] != 256:
+                raise ValueError("columns differ in length")
+            for i in range(256):
+                check_id(byte_ids[i], self.n)
+        if starts[self.n] > starts[0] and valid_until(&tokens[starts[0]], &tokens[0] + starts[self.n]) < &tokens[0] + starts[self.n]:
+            raise ValueError("a token is not valid UTF-8")
+        if unigram_init(&self.unigram, self.n, &tokens[0] if tokens.shape[0] else NULL, &starts[0], &scores[0] if self.n else NULL,
+                        unk, unk_score, &byte_ids[0] if byte_ids is not None else NULL, single_precision):
+            raise MemoryError("no memory for the pieces")
+
+    def __dealloc__(self):
+        unigram_free(&self.unigram)
+
+
 cdef class Encoder:
     """Encode and decode; immutable, and safe to share between threads.
 
@@ -280,7 +340,12 @@ cdef class Encoder:
             that is a byte, or that is in `whole`.
         characters: the model merges characters; ids come out as those of the vocabulary.
         pieces: words are matched with these; then the columns of the model are left out.
-        decoded: what ids decode to, if not to the tokens of the model; needed with `characters` and `pieces`.
+        decoded: what ids decode to, if not to the tokens of the model; needed with `characters`, `pieces`, `unigram`.
+        ranks: uint32, of each merge, never falling, the first 0, each at most one more than that before; of equal ones
+            the leftmost is merged first.  None: each has its own.
+        symbols: (tokens, starts) of user-defined symbols by id of the vocabulary: with them documents are whole texts of
+            characters, which are cut at symbols first and then wherever no merge can cross, whatever the pattern.
+        unigram: whole texts are segmented by it; then the columns of the model are left out.
     """
 
     cdef Model model
@@ -289,6 +354,8 @@ cdef class Encoder:
     cdef PyObject **numbers
     cdef Characters characters
     cdef Pieces pieces
+    cdef Unigram unigram
+    cdef CChunks chunks
     cdef Decoded own_texts
     cdef Texts texts
     cdef object __weakref__
@@ -296,37 +363,61 @@ cdef class Encoder:
     def __cinit__(self, const uint8_t[::1] tokens=None, const int64_t[::1] starts=None, const uint32_t[::1] byte_ids=None,
                   const uint32_t[::1] left=None, const uint32_t[::1] right=None, const uint32_t[::1] merged=None,
                   const uint8_t[::1] whole=None, uint64_t cache_bytes=16 << 20, bint longest_match=False,
-                  Characters characters=None, Pieces pieces=None, Decoded decoded=None):
+                  Characters characters=None, Pieces pieces=None, Decoded decoded=None, const uint32_t[::1] ranks=None,
+                  symbols=None, Unigram unigram=None):
         memset(&self.model, 0, sizeof(Model))
+        memset(&self.chunks, 0, sizeof(CChunks))
         self.numbers = NULL
         self.caches = []
         self.cache_bytes = cache_bytes
         self.characters = characters
         self.pieces = pieces
+        self.unigram = unigram
         self.own_texts = decoded
-        if pieces is None:
-            self.make_model(tokens, starts, byte_ids, left, right, merged, whole, longest_match)
+        if unigram is not None:
+            self.model.unigram = &unigram.unigram
+            self.model.chunks = &unigram.unigram.chunks
+        elif pieces is None:
+            self.make_model(tokens, starts, byte_ids, left, right, merged, ranks, whole, longest_match)
         else:
             self.model.pieces = &pieces.pieces
         if decoded is not None:
             self.texts = decoded.texts
-        elif pieces is None and characters is None:
+        elif pieces is None and characters is None and unigram is None:
             self.texts.n = self.model.n_tokens
             self.texts.bytes = self.model.bytes
             self.texts.spans = self.model.spans
             self.texts.spaces = NULL
         else:
             raise TypeError("`decoded` is missing, which says what the ids of the vocabulary decode to")
+        if unigram is not None and unigram.n != self.texts.n:
+            raise ValueError(f"`unigram` has {unigram.n} ids, and {self.texts.n} are decoded")
         if characters is not None:
             if characters.n != self.model.n_tokens:
                 raise ValueError(f"`outer` has {characters.n} entries for {self.model.n_tokens} tokens")
             check_id(characters.most, self.texts.n)
             self.model.characters = &characters.characters
             self.model.never_dropped = characters.never_dropped
+        if symbols is not None:
+            if characters is None or whole is not None or longest_match or characters.characters.ends:
+                raise TypeError("`symbols` go with characters that are merged by rank, without ends of words")
+            if chunks_init(&self.chunks, &self.model):
+                raise MemoryError("no memory for the encoder")
+            self.add_symbols(symbols[0], symbols[1])
+            self.model.chunks = &self.chunks
+
+    cdef int add_symbols(self, const uint8_t[::1] tokens, const int64_t[::1] starts) except -1:
+        cdef Py_ssize_t i
+        check_tokens(tokens, starts)
+        check_id(starts.shape[0] - 2, self.texts.n)
+        for i in range(starts.shape[0] - 1):
+            if starts[i] < starts[i + 1] and add_symbol(&self.chunks, &tokens[starts[i]], starts[i + 1] - starts[i], i):
+                raise MemoryError("no memory for the symbols")
+        return 0
 
     cdef int make_model(self, const uint8_t[::1] tokens, const int64_t[::1] starts, const uint32_t[::1] byte_ids,
                         const uint32_t[::1] left, const uint32_t[::1] right, const uint32_t[::1] merged,
-                        const uint8_t[::1] whole, bint longest_match) except -1:
+                        const uint32_t[::1] ranks, const uint8_t[::1] whole, bint longest_match) except -1:
         if tokens is None or starts is None or byte_ids is None or left is None or right is None or merged is None:
             raise TypeError("a model that merges has tokens, starts, byte_ids, left, right and merged")
         cdef Py_ssize_t i, n = starts.shape[0] - 1, k = left.shape[0]
@@ -337,6 +428,12 @@ cdef class Encoder:
             raise ValueError(f"{k} merges; at most {MOST_MERGES} are possible")
         if byte_ids.shape[0] != 256 or right.shape[0] != k or merged.shape[0] != k:
             raise ValueError("columns differ in length")
+        if ranks is not None:
+            if ranks.shape[0] != k:
+                raise ValueError("columns differ in length")
+            for i in range(k):
+                if not (ranks[i] == 0 if i == 0 else 0 <= <int64_t>ranks[i] - ranks[i - 1] <= 1):
+                    raise ValueError(f"the rank of merge {i} is neither that of the one before nor the next")
         if whole is not None and whole.shape[0] != n:
             raise ValueError(f"`whole` has {whole.shape[0]} entries for {n} tokens")
         for i in range(256):
@@ -352,7 +449,8 @@ cdef class Encoder:
                     memcmp(p + starts[merged[i]] + a, p + starts[right[i]], b):
                 raise ValueError(f"the parts of the merge of rank {i} do not make its token")
         if model_init(&self.model, n, k, p, &starts[0], &byte_ids[0], &left[0] if k else NULL, &right[0] if k else NULL,
-                      &merged[0] if k else NULL, &whole[0] if whole is not None and n else NULL, longest_match):
+                      &merged[0] if k else NULL, &ranks[0] if ranks is not None and k else NULL,
+                      &whole[0] if whole is not None and n else NULL, longest_match):
             raise MemoryError("no memory for the encoder")
         return 0
 
@@ -363,6 +461,7 @@ cdef class Encoder:
                 Py_XDECREF(self.numbers[i])
             free(self.numbers)
         model_free(&self.model)
+        chunks_free(&self.chunks)
 
     cdef Cache take_cache(self):
         try:
@@ -446,8 +545,8 @@ cdef class Encoder:
         cdef int error = 0
         if not 0 <= dropout <= 1:
             raise ValueError(f"dropout={dropout}: choose a probability from 0 to 1")
-        if self.model.trie.edges != NULL or self.model.pieces != NULL:
-            raise ValueError("dropout is of merges, and longest match makes none")
+        if self.model.trie.edges != NULL or self.model.pieces != NULL or self.model.unigram != NULL:
+            raise ValueError("dropout is of merges, and longest match makes none, nor do scores")
         if dropout == 0:
             return self.encode(data, bounds, pattern, None, width)
         self.check_width(width)
@@ -686,7 +785,7 @@ cdef bytes packed(const Ids *out, int width):
     return result
 
 
-def recover_merges(const uint8_t[::1] tokens not None, const int64_t[::1] starts not None):
+def recover_merges(const uint8_t[::1] tokens not None, const int64_t[::1] starts not None, const uint32_t[::1] ranks=None):
     """Return (left, right, merged, unreachable) of a rank file, packed uint32 ids.
 
     There two neighbours merge whenever their joined bytes are a token, the token of the lowest id first, the
@@ -695,7 +794,8 @@ def recover_merges(const uint8_t[::1] tokens not None, const int64_t[::1] starts
 
     Args:
         tokens: the bytes of all tokens, one after the other; ids that are holes have none.
-        starts: int64, where each token starts in `tokens`, and the end; the index is id and rank.
+        starts: int64, where each token starts in `tokens`, and the end; the index is the id.
+        ranks: uint32 by id, below the number of tokens; of tokens of one rank the leftmost is merged first.  None: the ids.
 
     Raises:
         ValueError: two tokens are the same, or a byte has no token.
@@ -705,6 +805,8 @@ def recover_merges(const uint8_t[::1] tokens not None, const int64_t[::1] starts
     cdef uint32_t twice[2]
     cdef int error
     check_tokens(tokens, starts)
+    if ranks is not None and (ranks.shape[0] != n or (n and max(ranks) >= n)):
+        raise ValueError(f"there are {ranks.shape[0]} ranks for {n} tokens, or one is {n} or more")
     for i in range(256):
         byte_ids[i] = NO_TOKEN
     for i in range(n):
@@ -719,7 +821,8 @@ def recover_merges(const uint8_t[::1] tokens not None, const int64_t[::1] starts
     cdef uint32_t[::1] merged = memoryview(columns[2]).cast("I")
     cdef uint32_t[::1] unreachable = memoryview(columns[3]).cast("I")
     with nogil:
-        error = recover_parts(n, &tokens[0], &starts[0], byte_ids, &left[0], &right[0], twice)
+        error = recover_parts(n, &tokens[0], &starts[0], byte_ids, &ranks[0] if ranks is not None else NULL, &left[0],
+                              &right[0], twice)
     if error:
         raise MemoryError("no memory for the merges")
     if twice[1] != NO_TOKEN:

@@ -24,12 +24,24 @@ typedef struct { /* for pieces of 16 to 31 bytes; segments are not kept here */
     u32 ids[8]; /* number of ids - 1 in the three top bits of the first */
 } CachedWide;
 
+#define NOWHERE 0xFFFFFFFFu
+
+typedef struct { /* a place in a chunk that scores segment; NOWHERE: it has not been reached */
+    union {
+        double sum; /* of the best way to it */
+        u64 next;   /* then the next place of the best path */
+    };
+    u32 from, piece; /* the last piece of the best way */
+} Place;
+
 typedef struct {
     Cached *entries;
     CachedWide *wide;
     u64 slots, used, wide_slots, wide_used; /* slots are fewer than 2**32 */
     Scratch scratch;
     Ids out, inner;
+    Place *places; /* of a long chunk */
+    u64 places_size;
     u8 *text; /* a long piece of characters with its end of word */
     u64 text_size;
     Told told;
@@ -57,6 +69,7 @@ static inline void cache_free(Cache *c) {
     scratch_free(&c->scratch);
     ids_free(&c->out);
     ids_free(&c->inner);
+    free(c->places);
     free(c->text);
 }
 
@@ -66,6 +79,11 @@ static inline u64 slot_of(u64 hash, u64 slots) { return (hash >> 32) * slots >> 
 static inline void cache_rest(Cache *c) {
     if (scratch_bytes(&c->scratch) > KEPT) scratch_free(&c->scratch);
     if (4 * c->out.size > KEPT) ids_free(&c->out);
+    if (sizeof(Place) * c->places_size > KEPT) {
+        free(c->places);
+        c->places = NULL;
+        c->places_size = 0;
+    }
     if (4 * c->inner.size + c->text_size > KEPT) {
         ids_free(&c->inner);
         free(c->text);
@@ -99,6 +117,11 @@ static inline PieceKey piece_key(const Cache *c, const u8 *p, u64 n, const u8 *l
     return key;
 }
 
+static inline u64 slot_of_wide(const Cache *c, const u64 *key) {
+    return slot_of(mix(mix(key[0] ^ 0x9E3779B97F4A7C15ull, key[1] ^ 0xC2B2AE3D27D4EB4Full) ^ key[2], key[3] ^ 0x165667B19E3779F9ull),
+                   c->wide_slots);
+}
+
 /* The key of a piece of 16 to 31 bytes, and its slot. */
 static inline u64 wide_key(const Cache *c, const u8 *p, u64 n, u64 *key) {
     key[0] = load64(p);
@@ -111,8 +134,31 @@ static inline u64 wide_key(const Cache *c, const u8 *p, u64 n, u64 *key) {
         key[3] = n > 24 ? load64(p + n - 8) >> (8 * (32 - n)) : 0;
     }
     key[3] |= n << 56;
-    return slot_of(mix(mix(key[0] ^ 0x9E3779B97F4A7C15ull, key[1] ^ 0xC2B2AE3D27D4EB4Full) ^ key[2], key[3] ^ 0x165667B19E3779F9ull),
-                   c->wide_slots);
+    return slot_of_wide(c, key);
+}
+
+/* Where a piece that is not there is put: its slot, or that of the piece that goes. */
+static inline Cached *claim_short(Cache *c, Cached *e, PieceKey key) {
+    if (!e->hi && 4 * (c->used + 1) > 3 * c->slots) {
+        memset(c->entries, 0, c->slots * sizeof(Cached));
+        c->used = 0;
+        e = &c->entries[key.slot];
+    }
+    c->used += !e->hi;
+    e->lo = key.lo;
+    e->hi = key.hi;
+    return e;
+}
+
+static inline CachedWide *claim_wide(Cache *c, CachedWide *e, const u64 *key, u64 slot) {
+    if (!e->key[3] && 4 * (c->wide_used + 1) > 3 * c->wide_slots) {
+        memset(c->wide, 0, c->wide_slots * sizeof(CachedWide));
+        c->wide_used = 0;
+        e = &c->wide[slot];
+    }
+    c->wide_used += !e->key[3];
+    memcpy(e->key, key, sizeof e->key);
+    return e;
 }
 
 #endif

@@ -51,7 +51,7 @@ static inline int merge_dropout(const Model *m, Scratch *s, const u8 *p, u64 n, 
             continue;
         }
         s->node[b].count = 0;
-        a->id = m->merged[rank];
+        a->id = pair_made(m, rank, a->id, s->node[b].id);
         link_nodes(s, c.node, s->node[b].next);
         if (s->node[b].next == END) a->next = END;
         error = offer_behind(m, s, c.node);

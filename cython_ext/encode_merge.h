@@ -166,10 +166,9 @@ static inline int merge_long(const Model *m, Scratch *s, const u8 *p, u64 n, Ids
         Candidate c = take(s);
         u32 rank = (u32)(c.key >> 32), position = (u32)c.key, a = c.node;
         if (!s->node[a].count) continue; /* the node is gone */
-        u32 x = m->merged[rank];
         if (position == a && s->node[a].count >= 2) { /* inside a run: merge all of it, from the left */
             if (pair_rank(m, s->node[a].id, s->node[a].id) != rank) continue;
-            u32 old = s->node[a].id, k = s->node[a].count;
+            u32 old = s->node[a].id, k = s->node[a].count, x = m->merged[rank]; /* in runs, which no model with ties has */
             s->node[a].id = x;
             s->node[a].count = k / 2;
             if (k % 2) {
@@ -198,7 +197,7 @@ static inline int merge_long(const Model *m, Scratch *s, const u8 *p, u64 n, Ids
             behind = rest;
         }
         s->node[b].count = 0;
-        u32 new_node = a;
+        u32 new_node = a, x = pair_made(m, rank, s->node[a].id, s->node[b].id);
         if (s->node[a].count > 1) {
             new_node = position;
             s->node[a].count--;
@@ -242,7 +241,7 @@ static inline u32 merge_short(const Model *m, const u8 *p, u32 n, u32 *ids) {
         u32 best = keys[0];
         for (u32 i = 1; i < n; i++) best = keys[i] < best ? keys[i] : best;
         if (best == NO_RANK) break;
-        u32 a = best & 31, b = next[a], after = next[b], x = m->merged[best >> 5], rank = NO_RANK;
+        u32 a = best & 31, b = next[a], after = next[b], x = pair_made(m, best >> 5, ids[a], ids[b]), rank = NO_RANK;
         ids[a] = x;
         keys[b] = NO_RANK;
         next[a] = (u8)after;
@@ -289,7 +288,7 @@ static inline u32 merge_middling(const Model *m, Middling *s, const u8 *p, u32 n
     while (candidates) {
         u32 a = (u32)heap[0], rank = (u32)(heap[0] >> 32), before = MIDDLING, at_a = NO_RANK, at_before = NO_RANK;
         if (s->rank[a] == rank) {
-            u32 b = s->next[a], after = s->next[b], x = m->merged[rank];
+            u32 b = s->next[a], after = s->next[b], x = pair_made(m, rank, s->id[a], s->id[b]);
             before = s->previous[a];
             s->id[a] = x;
             s->next[a] = (uint16_t)after;

@@ -26,6 +26,7 @@ typedef struct {
     u64 *pair_bits;       /* one bit of eight or more by hash of a pair: most pairs are none, and these bits stay near */
     u64 pair_bit_mask;
     u32 *merged;          /* id of the token that a merge makes, by rank */
+    u64 *made;            /* the same by pair, as in `pairs`, where several tokens have one rank; NULL: none have */
     int ordered;          /* every part of a merge is a byte or made by an earlier merge */
     u8 *bytes;            /* of all tokens, and PADDING */
     Span *spans;
@@ -39,6 +40,8 @@ typedef struct {
     u32 never_dropped;    /* merges of lower ranks, which dropout leaves alone */
     const struct Characters *characters; /* what is merged are characters; NULL: bytes */
     const struct Pieces *pieces;         /* words are matched with pieces; NULL: merged */
+    const struct Chunks *chunks;         /* whole texts are cut so; NULL: words are */
+    const struct Unigram *unigram;       /* whole texts are segmented by scores; NULL: merged */
 } Model;
 
 static inline u64 slots_for(u64 entries) { /* a power of 2, at least twice as many */
@@ -85,21 +88,38 @@ static inline const u8 *token_bytes(const Model *m, u32 id) { return m->bytes + 
 
 static inline u64 pair_hash(u32 a, u32 b) { return mix(((u64)a << 32 | b) ^ 0x9E3779B97F4A7C15ull, 0xC2B2AE3D27D4EB4Full); }
 
-static inline u32 pair_rank(const Model *m, u32 a, u32 b) {
-    u64 key = ((u64)a << ID_BITS | b) << RANK_BITS, slot, hash = pair_hash(a, b), bit = hash >> 32 & m->pair_bit_mask;
-    if (!(m->pair_bits[bit >> 6] >> (bit & 63) & 1)) return NO_RANK;
-    for (u64 s = hash & m->pair_mask; (slot = m->pairs[s]); s = (s + 1) & m->pair_mask)
+static inline u32 pair_value(const u64 *table, u64 mask, u64 hash, u32 a, u32 b) {
+    u64 key = ((u64)a << ID_BITS | b) << RANK_BITS, slot;
+    for (u64 s = hash & mask; (slot = table[s]); s = (s + 1) & mask)
         if ((slot ^ key) >> RANK_BITS == 0) return (u32)(slot & ((1u << RANK_BITS) - 1)) - 1;
     return NO_RANK;
 }
 
+static inline u32 pair_rank(const Model *m, u32 a, u32 b) {
+    u64 hash = pair_hash(a, b), bit = hash >> 32 & m->pair_bit_mask;
+    if (!(m->pair_bits[bit >> 6] >> (bit & 63) & 1)) return NO_RANK;
+    return pair_value(m->pairs, m->pair_mask, hash, a, b);
+}
+
+/* The token that a pair of that rank makes. */
+static inline u32 pair_made(const Model *m, u32 rank, u32 a, u32 b) {
+    return m->made ? pair_value(m->made, m->pair_mask, pair_hash(a, b), a, b) : m->merged[rank];
+}
+
+static inline void pair_put(u64 *table, u64 mask, u64 hash, u32 a, u32 b, u32 value) {
+    u64 s = hash & mask;
+    while (table[s]) s = (s + 1) & mask;
+    table[s] = ((u64)a << ID_BITS | b) << RANK_BITS | (value + 1);
+}
+
 /* Of two merges of one pair the first counts. */
-static inline void pair_add(Model *m, u32 a, u32 b, u32 rank) {
+static inline void pair_add(Model *m, u32 a, u32 b, u32 rank, u32 made) {
     if (pair_rank(m, a, b) != NO_RANK) return;
-    u64 hash = pair_hash(a, b), s = hash & m->pair_mask, bit = hash >> 32 & m->pair_bit_mask;
+    u64 hash = pair_hash(a, b), bit = hash >> 32 & m->pair_bit_mask;
     m->pair_bits[bit >> 6] |= (u64)1 << (bit & 63);
-    while (m->pairs[s]) s = (s + 1) & m->pair_mask;
-    m->pairs[s] = ((u64)a << ID_BITS | b) << RANK_BITS | (rank + 1);
+    pair_put(m->pairs, m->pair_mask, hash, a, b, rank);
+    if (m->made) pair_put(m->made, m->pair_mask, hash, a, b, made);
+    m->merged[rank] = made;
     if (token_length(m, a) == 1 && token_length(m, b) == 1) {
         u8 x = *token_bytes(m, a), y = *token_bytes(m, b);
         if (m->byte_id[x] == a && m->byte_id[y] == b) m->byte_pair[x << 8 | y] = rank;
@@ -129,6 +149,7 @@ static inline void model_free(Model *m) {
     free(m->pairs);
     free(m->pair_bits);
     free(m->merged);
+    free(m->made);
     free(m->bytes);
     free(m->spans);
     free(m->whole);
@@ -137,9 +158,10 @@ static inline void model_free(Model *m) {
     memset(m, 0, sizeof *m);
 }
 
-/* Copy the tokens, which together are shorter than 4 GiB, and make room for the pairs. */
+/* Copy the tokens, which together are shorter than 4 GiB, and make room for the pairs; tied: several tokens may have
+ * one rank. */
 static inline int model_start(Model *m, u32 n_tokens, u32 n_merges, const u8 *tokens, const i64 *starts,
-                              const u32 *byte_ids) {
+                              const u32 *byte_ids, int tied) {
     u64 first = (u64)starts[0], total = (u64)starts[n_tokens] - first, slots = slots_for(n_merges);
     m->n_tokens = n_tokens;
     m->n_merges = n_merges;
@@ -149,7 +171,8 @@ static inline int model_start(Model *m, u32 n_tokens, u32 n_merges, const u8 *to
     m->pair_bits = (u64 *)zeroed(slots / 2); /* 4 bits for a slot */
     m->pair_bit_mask = 4 * slots - 1;
     m->merged = (u32 *)malloc(4 * ((u64)n_merges + 1));
-    if (!m->bytes || !m->spans || !m->pairs || !m->pair_bits || !m->merged) return OUT_OF_MEMORY;
+    if (tied) m->made = (u64 *)zeroed(8 * slots);
+    if (!m->bytes || !m->spans || !m->pairs || !m->pair_bits || !m->merged || (tied && !m->made)) return OUT_OF_MEMORY;
     if (total) memcpy(m->bytes, tokens + first, total);
     for (u32 i = 0; i < n_tokens; i++) {
         m->spans[i].start = (u32)((u64)starts[i] - first);
@@ -162,6 +185,8 @@ static inline int model_start(Model *m, u32 n_tokens, u32 n_merges, const u8 *to
 }
 
 /* ---- merge barriers ------------------------------------------------------------------------- */
+
+static inline u32 character_bytes(u8 lead) { return lead < 0x80 ? 1 : lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4; }
 
 static inline u32 code_point(const u8 *p, u64 n) {
     switch (n) {
@@ -262,11 +287,13 @@ static inline u32 longest_match(const Model *m, const u8 *p, const u8 *end) {
 
 /* ---- the model ------------------------------------------------------------------------------ */
 
-/* The caller has checked that ids, ranks and starts fit.  whole: nonzero where a piece that is exactly this
- * token is this token, or NULL; tokens that are neither made by a merge nor in it are never found. */
+/* The caller has checked that ids, ranks and starts fit.  ranks: of each merge, never falling and below their number;
+ * NULL: each has its own.  whole: nonzero where a piece that is exactly this token is this token, or NULL; tokens that
+ * are neither made by a merge nor in it are never found. */
 static inline int model_init(Model *m, u32 n_tokens, u32 n_merges, const u8 *tokens, const i64 *starts, const u32 *byte_ids,
-                             const u32 *left, const u32 *right, const u32 *merged, const u8 *whole, int longest) {
-    int error = model_start(m, n_tokens, n_merges, tokens, starts, byte_ids);
+                             const u32 *left, const u32 *right, const u32 *merged, const u32 *ranks, const u8 *whole,
+                             int longest) {
+    int error = model_start(m, n_tokens, n_merges, tokens, starts, byte_ids, ranks != NULL);
     u32 *made = (u32 *)malloc(4 * ((u64)n_tokens + 1)); /* rank of the first merge that makes a token */
     u8 *formed = (u8 *)calloc((u64)n_tokens + 1, 1);
     if (error || !made || !formed) {
@@ -275,14 +302,13 @@ static inline int model_init(Model *m, u32 n_tokens, u32 n_merges, const u8 *tok
     }
     memset(made, 0xFF, 4 * ((u64)n_tokens + 1));
     for (int b = 0; b < 256; b++) made[m->byte_id[b]] = 0;
-    m->ordered = 1;
+    m->ordered = !ranks;
     for (u32 r = 0; r < n_merges; r++) {
-        m->merged[r] = merged[r];
         formed[merged[r]] = 1;
         if (made[left[r]] > r || made[right[r]] > r) m->ordered = 0;
         if (made[merged[r]] != NO_RANK) m->ordered = 0; /* made twice, or a byte */
         else made[merged[r]] = r;
-        pair_add(m, left[r], right[r], r);
+        pair_add(m, left[r], right[r], ranks ? ranks[r] : r, merged[r]);
     }
     if (whole && longest) {
         for (u32 id = 0; id < n_tokens; id++) formed[id] |= whole[id] != 0;

@@ -47,8 +47,6 @@ typedef struct { /* words that became unk: what was left of them matched no piec
     u64 unmatched, overlong;
 } Told;
 
-static inline u32 character_bytes(u8 lead) { return lead < 0x80 ? 1 : lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4; }
-
 static inline u64 count_characters(const u8 *p, u64 n) {
     u64 k = 0;
     for (u64 i = 0; i < n; i++) k += (p[i] & 0xC0) != 0x80;
@@ -240,7 +238,7 @@ static inline int words_init(Pieces *s, u32 n_tokens, const u8 *tokens, const i6
     memset(no_bytes, 0xFF, sizeof no_bytes);
     s->unk = unk;
     s->words = (Model *)calloc(1, sizeof(Model));
-    if (!s->words || model_start(s->words, n_tokens, 0, tokens, starts, no_bytes)) return OUT_OF_MEMORY;
+    if (!s->words || model_start(s->words, n_tokens, 0, tokens, starts, no_bytes, 0)) return OUT_OF_MEMORY;
     if (!(s->words->whole = (u64 *)zeroed(8 * slots))) return OUT_OF_MEMORY;
     s->words->whole_mask = slots - 1;
     for (u32 id = 0; id < n_tokens; id++)

@@ -1,4 +1,4 @@
-/* The two parts that each token of a rank file was merged from. */
+/* The two parts that each token of a rank file, or piece with a score, was merged from. */
 #ifndef BEAM_BPE_ENCODE_RECOVER_H
 #define BEAM_BPE_ENCODE_RECOVER_H
 
@@ -10,10 +10,11 @@
  * shorter than the token, so tokens are taken by length: when one is merged, the pairs of all tokens inside
  * it are known, whatever their ranks.  What is left of it are its two parts, or more: then no merges make it.
  *
+ * ranks: by id, the same for tokens of equal scores, of which the leftmost is merged first; NULL: the ids.
  * left, right: by id, set to NO_TOKEN where no merges make the token, or it is a byte or a hole.  twice: two
  * ids of the same bytes, if there are any.  Costs what encoding the tokens does, without cache. */
-static inline int recover_parts(u32 n, const u8 *tokens, const i64 *starts, const u32 *byte_ids, u32 *left, u32 *right,
-                                u32 *twice) {
+static inline int recover_parts(u32 n, const u8 *tokens, const i64 *starts, const u32 *byte_ids, const u32 *ranks, u32 *left,
+                                u32 *right, u32 *twice) {
     Model *m = (Model *)calloc(1, sizeof(Model));
     u32 *order = (u32 *)malloc(4 * ((u64)n + 1)), *behind = NULL;
     u64 longest = 0;
@@ -21,7 +22,7 @@ static inline int recover_parts(u32 n, const u8 *tokens, const i64 *starts, cons
     Ids parts;
     memset(&s, 0, sizeof s);
     memset(&parts, 0, sizeof parts);
-    int error = !m || !order ? OUT_OF_MEMORY : model_start(m, n, n, tokens, starts, byte_ids);
+    int error = !m || !order ? OUT_OF_MEMORY : model_start(m, n, n, tokens, starts, byte_ids, ranks != NULL);
     twice[0] = twice[1] = NO_TOKEN;
     if (error) goto done;
     for (u32 id = 0; id < n; id++)
@@ -34,7 +35,6 @@ static inline int recover_parts(u32 n, const u8 *tokens, const i64 *starts, cons
         goto done;
     }
     for (u32 id = 0; id < n; id++) {
-        m->merged[id] = id;
         left[id] = right[id] = NO_TOKEN;
         behind[token_length(m, id) + 1]++;
         if (!token_length(m, id) || twice[1] != NO_TOKEN) continue;
@@ -51,7 +51,7 @@ static inline int recover_parts(u32 n, const u8 *tokens, const i64 *starts, cons
         if (error || parts.n != 2) continue;
         left[id] = parts.ids[0];
         right[id] = parts.ids[1];
-        pair_add(m, left[id], right[id], id);
+        pair_add(m, left[id], right[id], ranks ? ranks[id] : id, id);
     }
 done:
     if (m) model_free(m);

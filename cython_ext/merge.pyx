@@ -6,7 +6,7 @@ Integers go in and come out; there is no input or output and no policy here.
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.exc cimport PyErr_CheckSignals
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
-from libc.stdlib cimport calloc, free, malloc
+from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memcpy, memset
 
 import time
@@ -14,9 +14,10 @@ import time
 cdef extern from "merge_loop.h" nogil:
     int COUNT_OVERFLOW, INTERRUPTED
     int FAILED_FOR_MEMORY "OUT_OF_MEMORY"
-    int LOWEST_IDS, GREATEST_BYTES
+    int LOWEST_IDS, GREATEST_BYTES, SHORTEST
     int VOCABULARY_FULL, NO_PAIRS, BELOW_MIN_PAIR_COUNT
     uint32_t SENTINEL, NO_TOKEN
+    int C_ANY_SCRIPT "ANY_SCRIPT", C_SCRIPT_BEFORE "SCRIPT_BEFORE"
     int C_CODE_POINTS "CODE_POINTS", C_PLACES "PLACES"
     int BLOCK_SHIFT
     ctypedef struct PairMap:
@@ -54,6 +55,8 @@ cdef extern from "merge_loop.h" nogil:
         uint32_t prefix_size, reserved, twin
         uint8_t *used
         uint32_t *by_spelling
+        uint8_t *first_script
+        uint8_t *last_script
         uint64_t spelling_slots
         int64_t *frequency
         uint32_t *first_of_left
@@ -78,7 +81,8 @@ cdef extern from "merge_loop.h" nogil:
     uint64_t fill_word(Loop *, const uint8_t *, const uint8_t *, const uint32_t *, uint32_t, uint32_t *, uint64_t)
     int learn(Loop *, uint32_t most, uint32_t most_tokens)
 
-TIE_RULES = {"lowest_ids": LOWEST_IDS, "greatest_bytes": GREATEST_BYTES}
+TIE_RULES = {"lowest_ids": LOWEST_IDS, "greatest_bytes": GREATEST_BYTES, "shortest": SHORTEST}
+ANY_SCRIPT, SCRIPT_BEFORE = C_ANY_SCRIPT, C_SCRIPT_BEFORE
 NO_SYMBOL = SENTINEL  # among the ids of characters: the word is cut there
 CODE_POINTS, PLACES = C_CODE_POINTS, C_PLACES
 STOP_REASONS = {VOCABULARY_FULL: "vocab_size", NO_PAIRS: "no_pairs", BELOW_MIN_PAIR_COUNT: "min_pair_count"}
@@ -114,6 +118,8 @@ cdef class MergeLoop:
         frequencies: of each initial symbol in the words (int64); the pair with the highest count(xy) / (count(x) *
             count(y)) is merged, of equal ones that with the higher count, then that with the smallest (left, right)
             spelling.  None: the pair with the highest count, ties by tie_rule.
+        scripts: a number for the script of each initial symbol (uint8); no merge is of two.  ANY_SCRIPT goes with all;
+            SCRIPT_BEFORE is that of the symbol before, and any at the beginning.  It needs lengths.
     """
 
     cdef Loop loop
@@ -125,7 +131,8 @@ cdef class MergeLoop:
 
     def __cinit__(self, const int64_t[::1] counts not None, list spellings not None, int64_t min_pair_count=1,
                   uint32_t max_token_length=0xFFFFFFFF, int tie_rule=LOWEST_IDS, const uint32_t[::1] lengths=None,
-                  bytes prefix=b"", uint32_t reserved=0, const int64_t[::1] frequencies=None):
+                  bytes prefix=b"", uint32_t reserved=0, const int64_t[::1] frequencies=None,
+                  const uint8_t[::1] scripts=None):
         cdef Loop *l = &self.loop
         cdef Py_ssize_t i, n = counts.shape[0]
         memset(l, 0, sizeof(Loop))
@@ -170,6 +177,15 @@ cdef class MergeLoop:
                 if frequencies[i] < 0:
                     raise ValueError(f"symbol {i} occurs {frequencies[i]} times")
                 l.frequency[i] = frequencies[i]
+        if scripts is not None:
+            if not l.text or scripts.shape[0] != len(spellings):
+                raise ValueError("scripts are of every initial symbol, and need lengths")
+            l.first_script = <uint8_t *>malloc(len(spellings) + 1)
+            l.last_script = <uint8_t *>malloc(len(spellings) + 1)
+            if l.first_script == NULL or l.last_script == NULL:
+                raise MemoryError("no memory for the merge loop")
+            for i in range(len(spellings)):
+                l.first_script[i] = l.last_script[i] = scripts[i]
         if n:
             memcpy(l.group_count, &counts[0], 8 * n)
         l.capacity = l.tokens
@@ -202,7 +218,8 @@ cdef class MergeLoop:
                   <size_t>l.left_events, <size_t>l.right_events, <size_t>l.merge_left, <size_t>l.merge_right,
                   <size_t>l.merge_made, <size_t>l.merge_count, <size_t>l.merge_replaced, <size_t>self.cursors,
                   <size_t>l.size, <size_t>l.prefix, <size_t>l.used, <size_t>l.by_spelling, <size_t>l.frequency,
-                  <size_t>l.first_of_left, <size_t>l.first_of_right, <size_t>l.links, <size_t>l.scored]:
+                  <size_t>l.first_of_left, <size_t>l.first_of_right, <size_t>l.links, <size_t>l.scored,
+                  <size_t>l.first_script, <size_t>l.last_script]:
             free(<void *><size_t>p)
 
     cdef Py_ssize_t group_of(self, int64_t count) noexcept nogil:
@@ -394,6 +411,7 @@ cdef class MergeLoop:
         cdef uint32_t i
         length, spelling, size = <size_t>l.length, <size_t>l.spelling, <size_t>l.size
         used, frequency = <size_t>l.used, <size_t>l.frequency
+        cdef uint8_t *scripts
         cdef uint64_t spelled = capacity if l.text or l.tie_rule != LOWEST_IDS else l.tokens + 1
         l.span = <uint32_t *>malloc(4 * capacity)
         l.length = <uint32_t *>malloc(4 * capacity)
@@ -432,6 +450,14 @@ cdef class MergeLoop:
             free(<void *><size_t>p)
         if not enough:
             raise MemoryError("no memory for the merge loop")
+        if l.first_script:
+            scripts = <uint8_t *>realloc(l.first_script, capacity)
+            if scripts:
+                l.first_script = scripts
+                scripts = <uint8_t *>realloc(l.last_script, capacity)
+            if not scripts:
+                raise MemoryError("no memory for the merge loop")
+            l.last_script = scripts
         account(l, 0, capacity * (16 + 2 * sizeof(Neighbour) + (16 if frequency else 0)) + 13 * spelled)
         return 0
 

@@ -69,7 +69,8 @@ static inline int name_merge(Loop *l, u32 a, u32 b, u32 *x) {
     u64 length = (u64)l->length[a] + l->length[b];
     *x = l->tokens;
     l->length[*x] = length < UINT32_MAX ? (u32)length : UINT32_MAX;
-    if (!l->text && l->tie_rule != GREATEST_BYTES) {
+    if (l->first_script) join_scripts(l, a, b, *x);
+    if (!l->text && l->tie_rule == LOWEST_IDS) {
         l->tokens++;
         return 0;
     }

@@ -17,13 +17,15 @@ typedef uint64_t u64;
 typedef int64_t i64;
 
 enum { OUT_OF_MEMORY = -1, COUNT_OVERFLOW = -2, INTERRUPTED = -3 };
-enum { LOWEST_IDS = 0, GREATEST_BYTES = 1 }; /* tie rules of the order by count */
+enum { LOWEST_IDS = 0, GREATEST_BYTES = 1, SHORTEST = 2 }; /* tie rules of the order by count */
 enum { VOCABULARY_FULL = 0, NO_PAIRS = 1, BELOW_MIN_PAIR_COUNT = 2 }; /* why learning stopped */
 
 #define SENTINEL 0xFFFFFFFFu
 #define INSIDE 0xFFFFFFFEu /* a cell between the first and the last of a token: never read as an id */
 #define NO_PAIR 0xFFFFFFFFu
 #define NO_TOKEN 0xFFFFFFFFu
+#define ANY_SCRIPT 0       /* goes with all */
+#define SCRIPT_BEFORE 1    /* of an inherited script: that of the character before */
 #define BLOCK_SHIFT 8      /* cells per block of the group index: 2^8 */
 #define SMALL_INPUT (1u << 20) /* cells below which one epoch is enough */
 #define EPOCH_RATIO 1024   /* highest count of an epoch : its floor */
@@ -99,6 +101,7 @@ typedef struct {
     u8 *used;         /* whether a token stands, or has stood, in cells */
     u32 *by_spelling; /* open addressing: id + 1, or 0 */
     u64 spelling_slots;
+    u8 *first_script, *last_script; /* of a token, where no token is of two; else NULL */
     u32 twin; /* what the newest token is renamed to when the next epoch begins, or NO_TOKEN */
     /* the order by likelihood (merge_likelihood.h), if frequency is given */
     i64 *frequency; /* occurrences of a token, words of one token included */
@@ -223,9 +226,28 @@ static inline int greater_bytes(const Loop *l, u64 a, u64 b) {
     return 0;
 }
 
+/* Whether what key a makes is shorter than what key b makes, or as long and smaller. */
+static inline int shorter_or_smaller(const Loop *l, u64 a, u64 b) {
+    const u32 i[2] = {(u32)(a >> 32), (u32)a}, j[2] = {(u32)(b >> 32), (u32)b};
+    const u64 length = (u64)l->length[i[0]] + l->length[i[1]], other = (u64)l->length[j[0]] + l->length[j[1]];
+    if (length != other) return length < other;
+    u32 x = 0, y = 0, n = l->size[i[0]], m = l->size[j[0]]; /* the parts at work, and their bytes that are left */
+    for (;;) {
+        const u32 common = shorter(n, m);
+        int order = memcmp(l->spelling[i[x]] + (l->size[i[x]] - n), l->spelling[j[y]] + (l->size[j[y]] - m), common);
+        if (order) return order < 0;
+        n -= common;
+        m -= common;
+        if (!n && ++x < 2) n = l->size[i[x]];
+        if (!m && ++y < 2) m = l->size[j[y]];
+        if (x == 2 || y == 2) return x != y ? x == 2 : a < b;
+    }
+}
+
 static inline int better(const Loop *l, const HeapItem *a, const HeapItem *b) {
     if (a->count != b->count) return a->count > b->count;
-    return l->tie_rule == LOWEST_IDS ? a->key < b->key : greater_bytes(l, a->key, b->key);
+    if (l->tie_rule == LOWEST_IDS) return a->key < b->key;
+    return l->tie_rule == GREATEST_BYTES ? greater_bytes(l, a->key, b->key) : shorter_or_smaller(l, a->key, b->key);
 }
 
 static inline void sift_down(Loop *l, u32 i) {
@@ -269,8 +291,21 @@ static inline int push(Loop *l, HeapItem item) {
 
 /* ---- pairs ---------------------------------------------------------------------------------- */
 
+/* Whether no character of b is of another script than the one before it; a token that is all of inherited scripts
+ * has none of its own. */
+static inline int of_one_script(const Loop *l, u32 a, u32 b) {
+    const u8 left = l->last_script[a], right = l->first_script[b];
+    return left == right || left <= SCRIPT_BEFORE || right <= SCRIPT_BEFORE;
+}
+
 static inline int mergeable(const Loop *l, u32 a, u32 b) {
-    return (u64)l->length[a] + l->length[b] <= l->max_length;
+    return (u64)l->length[a] + l->length[b] <= l->max_length && (!l->first_script || of_one_script(l, a, b));
+}
+
+/* Give the merge x of (a, b) its scripts. */
+static inline void join_scripts(Loop *l, u32 a, u32 b, u32 x) {
+    l->first_script[x] = l->first_script[l->first_script[a] == SCRIPT_BEFORE ? b : a];
+    l->last_script[x] = l->last_script[l->last_script[b] == SCRIPT_BEFORE ? a : b];
 }
 
 /* Record a pair with room for `size` positions and return its index; `size` of it starts at 0. */

@@ -339,15 +339,15 @@ static inline void put_space(const Spacing *s, Out *out) {
 }
 
 static inline int put_spaced(const Spacing *s, const u8 *p, const u8 *end, Out *out) {
+    while (s->squeeze && p < end && *p == ' ') p++;
+    if (p == end) return 0;
     for (int trimmed = s->squeeze; trimmed;) {
         trimmed = 0;
         if (end > p && end[-1] == ' ') end--, trimmed = 1;
         else if (end - p >= 3 && !memcmp(end - 3, METASPACE_BYTES, 3)) end -= 3, trimmed = 1;
     }
-    while (s->squeeze && p < end && *p == ' ') p++;
-    if (p == end) return 0;
     if (room(out, 8)) return -1;
-    if (s->before) put_space(s, out);
+    if (s->before && p < end) put_space(s, out); // one before nothing but U+2581 is dropped with them, one behind is not
     while (p < end) {
         const u8 *q = (const u8 *)memchr(p, ' ', (size_t)(end - p));
         if (!q) q = end;

@@ -49,10 +49,24 @@ def test_encoding_prints_its_tables_and_compares_ids(shared, tmp_path):
     assert all(row[-1] == "=" for table in tables for row in table["rows"] if table["columns"][-1] == "ids")
 
 
+@pytest.mark.slow
+def test_learning_as_sentencepiece_prints_its_tables(shared, tmp_path):
+    pytest.importorskip("sentencepiece")
+    pytest.importorskip("zstandard")
+    results = tmp_path / "results.json"
+    argv = [sys.executable, RUN, "P12", "--quick", "--json", results, "--without", "tokenizers"]
+    environment = {**os.environ, "BEAM_BPE_SHARED": str(shared)}
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=300, env=environment)
+    assert done.returncode == 0, done.stderr
+    claims = {claim["what"]: claim for claim in json.loads(results.read_text())["claims"]}
+    assert claims["merges, 4,000 pieces: shared with sentencepiece"]["reached"]
+    assert claims["Unigram, 4,000 pieces: bits per byte"]["reached"] and claims["Unigram, 4,000 pieces: tokens"]["reached"]
+
+
 def test_unknown_benchmarks_are_refused():
     done = subprocess.run([sys.executable, RUN, "P0"], capture_output=True, text=True)
     assert done.returncode == 2
-    every = "P1, P2, P3, P4, P5, P6, P7, P8, P9, P10, P11, P12, latency, load, memory, engines"
+    every = "P1, P2, P3, P4, P5, P6, P7, P8, P9, P10, P11, P12, P13, latency, load, memory, engines"
     assert f"there is no benchmark P0; choose from {every}" in done.stderr
 
 

@@ -608,9 +608,12 @@ REFUSED = {
     "behavior Contiguous": put(["pre_tokenizer"], sequence(split("a", "Contiguous"), GPT2)),
     "the pattern of the pre-tokenizer Split: .* no exact counterpart": put(["pre_tokenizer"], sequence(split(r"(a)\1"), GPT2)),
     "the normalizer Prepend": put(["normalizer"], {"type": "Prepend", "prepend": "▁"}),
-    "the normalizer Replace": put(["normalizer"], {"type": "Sequence", "normalizers": [{"type": "NFC"}, {"type": "Replace", "pattern": {"String": " "}, "content": "▁"}]}),
-    "the normalizer Precompiled": put(["normalizer"], {"type": "Precompiled", "precompiled_charsmap": "AAAA"}),
-    "the normalizer Strip ": put(["normalizer"], {"type": "Strip", "strip_left": True, "strip_right": True}),
+    "the normalizer Replace": put(["normalizer"], {"type": "Sequence", "normalizers": [{"type": "NFC"}, {"type": "Replace", "pattern": {"Regex": " +"}, "content": "▁"}]}),
+    "the precompiled normalizer of 3 bytes is damaged": put(["normalizer"], {"type": "Precompiled", "precompiled_charsmap": "AAAA"}),
+    "the normalizer Precompiled has no precompiled_charsmap": put(["normalizer"], {"type": "Precompiled", "precompiled_charsmap": None}),
+    "the precompiled_charsmap of the normalizer Precompiled is not base64": put(["normalizer"], {"type": "Precompiled", "precompiled_charsmap": "A_"}),
+    "the normalizer Strip has strip_left=1": put(["normalizer"], {"type": "Strip", "strip_left": 1, "strip_right": True}),
+    "the pre-tokenizer Metaspace followed by ByteLevel": put(["pre_tokenizer"], sequence({"type": "Metaspace", "replacement": "▁"}, GPT2)),
     "the normalizer BertNormalizer has clean_text=1": put(["normalizer"], {"type": "BertNormalizer", "clean_text": 1}),
     "the normalizer BertNormalizer has strip_accents='yes'": put(["normalizer"], {"type": "BertNormalizer", "strip_accents": "yes"}),
     "the normalizer Nmt": put(["normalizer"], {"type": "Nmt"}),
@@ -663,10 +666,10 @@ def test_an_export_is_refused_where_ids_would_differ(base, both, tmp_path):
 
 
 def test_names_of_formats(tmp_path, vocabulary):
-    with pytest.raises(ValueError, match="choose one of parquet, tiktoken, huggingface, gpt2, bert, subword_nmt"):
-        formats.load(str(tmp_path), "sentencepiece")
+    with pytest.raises(ValueError, match="choose one of parquet, tiktoken, huggingface, sentencepiece, gpt2, bert, subword_nmt"):
+        formats.load(str(tmp_path), "word2vec")
     with pytest.raises(ValueError, match="choose one of"):
-        formats.save(vocabulary, str(tmp_path), "sentencepiece")
+        formats.save(vocabulary, str(tmp_path), "word2vec")
     with pytest.raises(FileNotFoundError, match="holds no vocabulary"):
         formats.load(str(tmp_path / "none"))
     with pytest.raises(FormatError, match="say which it is"):

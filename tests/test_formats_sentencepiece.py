@@ -15,9 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from beam_bpe.artifacts import FormatError
-from beam_bpe.formats import model_proto
-from beam_bpe.formats import sentencepiece as files
-from beam_bpe.formats.sentencepiece import KINDS, SentencePieceModel, content_of, model_of, read_model, write_model
+from beam_bpe.formats import model_file, model_proto
+from beam_bpe.formats.model_file import KINDS, SentencePieceModel, content_of, model_of, read_model, write_model
 from beam_bpe.model import byte_token
 
 spm = pytest.importorskip("sentencepiece")
@@ -227,7 +226,7 @@ def test_damaged_bytes(said, data, tmp_path):
 )
 def test_bounded_memory(data, said, monkeypatch):
     """The runtime, which takes up to 30 times the bytes, does not see what is refused."""
-    monkeypatch.setattr(files, "MOST_IDS", 20_000)
+    monkeypatch.setattr(model_file, "MOST_IDS", 20_000)
     monkeypatch.setattr(model_proto, "messages", lambda: pytest.fail("the runtime is called"))
     tracemalloc.start()
     try:
@@ -345,4 +344,4 @@ def test_the_library_refuses_it_too(data):
 
 
 def test_the_module_needs_no_package():
-    assert "import sentencepiece" not in Path(files.__file__).read_text()
+    assert "import sentencepiece" not in Path(model_file.__file__).read_text()

@@ -60,6 +60,34 @@ LOW = {"low": 5, "lower": 2, "newest": 6, "widest": 3}
         ({"algorithm": "wordpiece", "seed_words": 300}, "vocab_size is 300, but what is there .* takes 301"),
         ({"unit": "character", "byte_fallback": True, "vocab_size": 255}, "vocab_size is 255, but .* takes 256"),
         ({"algorithm": "wordlevel", "vocab_size": 0}, "vocab_size is 0"),
+        ({"algorithm": "unigram", "unit": "byte"}, "algorithm='unigram' is of characters"),
+        ({"algorithm": "unigram", "vocab_size": None, "num_merges": 9}, "num_merges=9 has no meaning for unigram"),
+        ({"algorithm": "unigram", "tie_break": "lexicographic"}, "tie_break='lexicographic' has no meaning for unigram"),
+        ({"algorithm": "unigram", "split_by_unicode_script": True}, "split_by_unicode_script=True has no meaning for unigram"),
+        ({"algorithm": "unigram", "max_token_length": 70_000}, "max_token_length is 70000; for unigram it is at most 65,534"),
+        ({"algorithm": "unigram", "seed_size": -1}, "seed_size is -1; it must be at least 0"),
+        ({"algorithm": "unigram", "sub_iterations": 0}, "sub_iterations is 0; it must be at least 1"),
+        ({"algorithm": "unigram", "shrinking_factor": 1}, "shrinking_factor=1: it is a number above 0 and below 1"),
+        ({"algorithm": "unigram", "shrinking_factor": float("nan")}, "shrinking_factor=nan"),
+        ({"algorithm": "unigram", "character_coverage": 1.5}, "character_coverage is 1.5; it must be a number above 0"),
+        ({"algorithm": "sentencepiece-bpe", "seed_size": 9}, "seed_size=9 has no meaning for sentencepiece-bpe"),
+        ({"algorithm": "sentencepiece-bpe", "min_pair_count": 3}, "min_pair_count=3 has no meaning for sentencepiece-bpe"),
+        ({"algorithm": "sentencepiece-bpe", "end_of_word": "</w>"}, "end_of_word='</w>' has no meaning for sentencepiece-bpe"),
+        ({"algorithm": "sentencepiece-bpe", "alphabet_order": ["a"]}, "alphabet_order=.'a'. has no meaning for sentencepiece-bpe"),
+        ({"algorithm": "sentencepiece-bpe", "split_by_number": True}, "it needs split_by_unicode_script=True"),
+        ({"algorithm": "sentencepiece-bpe", "user_defined_symbols": ["a b"]}, "the user-defined symbol 'a b' holds a space or"),
+        ({"algorithm": "sentencepiece-bpe", "user_defined_symbols": ["▁a"]}, "the user-defined symbol '▁a' holds a space or"),
+        ({"algorithm": "sentencepiece-bpe", "user_defined_symbols": ["x", "x"]}, "user_defined_symbols holds 'x' twice"),
+        ({"algorithm": "sentencepiece-bpe", "user_defined_symbols": [""]}, "user_defined_symbols holds '', which is empty"),
+        ({"algorithm": "sentencepiece-bpe", "user_defined_symbols": ["\ud800"]}, "which is half a surrogate pair"),
+        ({"algorithm": "sentencepiece-bpe", "user_defined_symbols": ["<unk>"]}, "'<unk>' is a special token as well"),
+        (
+            {"algorithm": "unigram", "byte_fallback": True, "user_defined_symbols": ["<0x41>"]},
+            "'<0x41>' is the token of a byte under byte_fallback",
+        ),
+        ({"user_defined_symbols": ["x"]}, "user_defined_symbols=.'x',. has no meaning for bytes"),
+        ({"unit": "character", "split_digits": True}, "split_digits=True has no meaning for characters"),
+        ({"algorithm": "unigram", "special_tokens": ["<s>"], "vocab_size": 1}, "vocab_size is 1, but .* takes 2"),
     ],
 )
 def test_options_that_are_refused(options, message):
@@ -76,6 +104,11 @@ def test_options_that_are_refused(options, message):
         ({"vocab_size": 300, "unit": "character", "limit_alphabet": "5"}, "limit_alphabet is '5'"),
         ({"vocab_size": 300, "unit": "character", "alphabet_order": "abc"}, "alphabet_order is a list of spellings"),
         ({"vocab_size": 300, "vocabsize": 4}, "vocabsize"),
+        ({"vocab_size": 300, "algorithm": "unigram", "user_defined_symbols": "ab"}, "user_defined_symbols is a list of texts"),
+        ({"vocab_size": 300, "algorithm": "unigram", "user_defined_symbols": [1]}, "user_defined_symbols holds 1, which is no text"),
+        ({"vocab_size": 300, "algorithm": "unigram", "split_digits": "yes"}, "split_digits='yes': it is True or False"),
+        ({"vocab_size": 300, "algorithm": "unigram", "sub_iterations": 1.5}, "sub_iterations is 1.5; it must be a whole number"),
+        ({"algorithm": "sentencepiece-bpe"}, "vocab_size is None; it must be a whole number"),
     ],
 )
 def test_options_of_another_type(options, message):
@@ -89,14 +122,20 @@ def test_defaults_of_the_families():
         "characters": Learning(300, unit="character"),
         "wordpiece": Learning(300, algorithm="wordpiece"),
         "wordlevel": Learning(algorithm="wordlevel"),
+        "sentencepiece-bpe": Learning(300, algorithm="sentencepiece-bpe"),
+        "unigram": Learning(300, algorithm="unigram"),
     }
     for family, learning in families.items():
         assert learning.family == family
-    assert [one.unk_token for one in families.values()] == [None, "<unk>", "[UNK]", "<UNK>"]
-    assert [one.unit for one in families.values()] == ["byte", "character", "character", "character"]
+    assert [one.unk_token for one in families.values()] == [None, "<unk>", "[UNK]", "<UNK>", "<unk>", "<unk>"]
+    assert [one.unit for one in families.values()] == ["byte", *["character"] * 5]
     assert families["wordpiece"].specials == ("[UNK]",)
     assert Learning(300, unit="character", special_tokens=["<s>"]).specials == ("<unk>", "<s>")
     assert Learning(300, unit="character", byte_fallback=True).specials == ()
+    assert Learning(300, algorithm="unigram", byte_fallback=True).specials == ("<unk>",)
+    assert [one.max_token_length for one in families.values()] == [None, None, None, None, 16, 16]
+    for learning in families.values():  # what is known of them says the same again
+        assert Learning(**vars(learning)) == learning
 
 
 @pytest.mark.parametrize(
@@ -150,8 +189,11 @@ FAMILIES = [
     {"unit": "character", "end_of_word": "</w>"},
     {"algorithm": "wordpiece"},
     {"algorithm": "wordpiece", "score": "count"},
+    {"algorithm": "sentencepiece-bpe"},
     {"algorithm": "wordlevel"},
+    {"algorithm": "unigram"},
 ]
+MERGING = FAMILIES[:4]
 
 
 @pytest.mark.parametrize("options", FAMILIES)
@@ -162,7 +204,7 @@ def test_how_words_were_made_is_kept(options):
     assert vocabulary.parameters["words"] == table.parameters
 
 
-@pytest.mark.parametrize("options", FAMILIES[:3])
+@pytest.mark.parametrize("options", MERGING)
 def test_memory_is_looked_at_first(monkeypatch, options):
     monkeypatch.setattr(merging, "available_memory", lambda: 100)
     cells = 27 if "end_of_word" in options else 24
@@ -177,11 +219,14 @@ def test_memory_is_looked_at_first(monkeypatch, options):
 def test_progress(options):
     seen = []
     vocabulary = train(LOW, 99, progress=lambda *args: seen.append(args), **options)
-    done, wanted, _ = seen[-1]
-    assert done == (len(vocabulary.left) or len(vocabulary) - 1) <= wanted
+    done, wanted, last = seen[-1]
+    if options == {"algorithm": "unigram"}:
+        assert done == wanted and last == len(vocabulary) - 1
+    else:
+        assert done == (len(vocabulary.left) or len(vocabulary) - 1) <= wanted
 
 
-@pytest.mark.parametrize("options", FAMILIES[:3])
+@pytest.mark.parametrize("options", MERGING)
 @pytest.mark.parametrize("error", [KeyboardInterrupt, ZeroDivisionError])
 def test_what_progress_raises_ends_the_learning(options, error):
     def stop(*args):
@@ -220,7 +265,8 @@ def test_hash_seeds_change_no_byte(tmp_path):
         "import sys, random; from beam_bpe import train, WordCounts\n"
         "text = ' '.join(''.join(random.Random(i).choices('abcdé', k=6)) for i in range(500))\n"
         "words = WordCounts.from_documents([text])\n"
-        "for i, options in enumerate([{'unit': 'character', 'byte_fallback': True}, {'algorithm': 'wordpiece', 'seed_words': 9}]):\n"
+        "for i, options in enumerate([{'unit': 'character', 'byte_fallback': True}, {'algorithm': 'wordpiece', 'seed_words': 9},\n"
+        "                             {'algorithm': 'unigram'}, {'algorithm': 'sentencepiece-bpe', 'byte_fallback': True}]):\n"
         "    train(words, 400, special_tokens=['<e>'], **options).save(f'{sys.argv[1]}-{i}')\n"
     )
     found = []
@@ -229,7 +275,7 @@ def test_hash_seeds_change_no_byte(tmp_path):
             [sys.executable, "-c", code, str(tmp_path / seed)], check=True, cwd=ROOT,
             env={**os.environ, "PYTHONHASHSEED": seed},
         )  # fmt: skip
-        found.append([(tmp_path / f"{seed}-{i}" / name).read_bytes() for i in (0, 1) for name in ARTIFACTS])
+        found.append([(tmp_path / f"{seed}-{i}" / name).read_bytes() for i in range(4) for name in ARTIFACTS])
     assert found[0] == found[1]
 
 

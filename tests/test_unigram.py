@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from beam_bpe import _unigram, reference_unigram
+from beam_bpe import _unigram, reference_unigram, train
 from beam_bpe.reference_unigram import best_segmentation, learn_unigram, losses, seed_scores, segments_of
 from beam_bpe.unigram import learn_pieces
 from beam_bpe.words import WordCounts
@@ -311,6 +311,60 @@ def test_sentencepiece_gives_the_words_no_better_likelihood(shared, tmp_path):
 
     assert loss(ours) <= 1.01 * loss(theirs)
     assert tokens(ours) <= 1.01 * tokens(theirs)
+
+
+# ---- the vocabulary ----
+
+
+def vocabulary_of(words, size, **options):
+    return train(words, size, algorithm="unigram", **options)
+
+
+def test_a_vocabulary_by_score():
+    words = {"▁low": 50, "▁lower": 20, "▁newest": 60, "▁widest": 30}
+    vocabulary, pieces = vocabulary_of(words, 17, special_tokens=["<s>"]), learned(words, 15)
+    assert [token.decode() for token in vocabulary.tokens] == ["", "", *pieces.spellings]
+    assert vocabulary.layout.scores.tolist() == [0, 0, *np.float32(pieces.scores).tolist()]
+    assert vocabulary.special_ids == {"<unk>": 0, "<s>": 1} and vocabulary.stop_reason == "vocab_size"
+    assert not len(vocabulary.left) and vocabulary.totals["characters"] == 50 * 4 + 20 * 6 + 90 * 7
+    model = vocabulary.model
+    assert (model.algorithm, model.single_precision, model.unk_token, model.unk_surface) == ("unigram", True, "<unk>", " \u2047 ")
+    assert vocabulary_of({"ab": 2}, 10).stop_reason == "no_pieces"
+    recorded = {name: vocabulary.parameters[name] for name in ("max_token_length", "seed_size", "shrinking_factor", "sub_iterations")}
+    assert recorded == {"max_token_length": 16, "seed_size": 1_000_000, "shrinking_factor": "0.9", "sub_iterations": 2}
+
+
+def test_symbols_digits_and_rare_characters_cut_words():
+    words = {"▁a12b<x>ab": 9, "▁ab<x>": 5, "▁1ab": 4, "▁abz": 1, "▁ab\0": 1, "<0x41>": 3, "x▁ab": 2}
+    options = {"user_defined_symbols": ["<x>"], "split_digits": True, "byte_fallback": True, "character_coverage": "0.98"}
+    vocabulary = vocabulary_of(words, 300, **options)
+    tokens = [token.decode() for token in vocabulary.tokens]
+    assert tokens[:3] == ["", "<x>", "<0x00>"] and vocabulary.layout.user_defined == (1,) and tokens[257] == "<0xFF>"
+    parts = {"▁a": 9, "1": 13, "2": 9, "b\x1fab": 9, "▁ab\x1f": 5, "▁": 4, "ab": 4, "▁abz": 1, "▁ab\0": 1, "\x1f": 3, "x": 2, "▁ab": 2}
+    expected = learned(parts, 42, characters=map(ord, "ab▁12x"))
+    assert tokens[258:] == list(expected.spellings) and {"▁ab", "1", "2"} <= set(tokens)
+    assert vocabulary.layout.scores[258:].tolist() == np.float32(expected.scores).tolist()
+    # Of z and NUL there is one each, of which NUL does not count.
+    assert vocabulary.totals["unknown_characters"] == 2
+    assert vocabulary.totals["characters"] == 9 * 7 + 5 * 3 + 4 * 4 + 4 + 4 + 2 * 4
+
+
+def test_options_are_passed_on():
+    rng = random.Random(4)
+    words = {"".join(rng.choices("abcd", k=rng.randint(1, 9))): rng.randint(1, 9) for _ in range(300)}
+    options = {"seed_size": 60, "shrinking_factor": 0.5, "sub_iterations": 1}
+    expected = learned(words, 40, max_piece_length=4, **options)
+    vocabulary = vocabulary_of(words, 41, max_token_length=4, **options)
+    assert [token.decode() for token in vocabulary.tokens[1:]] == list(expected.spellings)
+    assert expected.spellings != learned(words, 40).spellings
+
+
+def test_a_vocabulary_is_saved(tmp_path):
+    vocabulary = vocabulary_of({"▁low": 50, "▁lower": 20, "▁<x>est": 3}, 300, user_defined_symbols=["<x>"], byte_fallback=True)
+    vocabulary.save(str(tmp_path))
+    again = type(vocabulary).load(str(tmp_path))
+    assert again == vocabulary and again.layout.scores.tobytes() == vocabulary.layout.scores.tobytes()
+    assert again.model == vocabulary.model and again.parameters == vocabulary.parameters
 
 
 # ---- what cannot be learned ----

@@ -5,6 +5,7 @@
 | parquet | a folder with merges.parquet and vocabulary.parquet | this one |
 | tiktoken | a rank file: a token in base64 and its rank a line | tiktoken |
 | huggingface | tokenizer.json | tokenizers, transformers |
+| sentencepiece | .model: pieces with scores, BPE or Unigram | sentencepiece |
 | gpt2 | vocab.json (or encoder.json) beside merges.txt (or vocab.bpe) | GPT-2, transformers |
 | bert | vocab.txt: a WordPiece piece a line | BERT, tokenizers, transformers |
 | subword_nmt | codes: a merge of characters a line | subword-nmt |
@@ -23,11 +24,14 @@ from beam_bpe.artifacts import FormatError
 if TYPE_CHECKING:
     from beam_bpe.vocabulary import Vocabulary
 
-FORMATS = ("parquet", "tiktoken", "huggingface", "gpt2", "bert", "subword_nmt")
+FORMATS = ("parquet", "tiktoken", "huggingface", "sentencepiece", "gpt2", "bert", "subword_nmt")
 
+#: Names of a .model file in a folder, as those who publish models have them.
+MODEL_FILES = ("tokenizer.model", "spiece.model", "sentencepiece.bpe.model", "spm.model")
 _IN_A_FOLDER = {
     "vocabulary.parquet": "parquet",
     "tokenizer.json": "huggingface",
+    **dict.fromkeys(MODEL_FILES, "sentencepiece"),
     "vocab.json": "gpt2",
     "encoder.json": "gpt2",
     "vocab.txt": "bert",
@@ -46,6 +50,8 @@ def format_of(path: str) -> str:
         raise FormatError(f"{path} is a tekken file, which is not read; a tokenizer.json or a rank file is")
     if name.endswith(".parquet"):
         return "parquet"
+    if name.endswith(".model"):
+        return "sentencepiece"
     if name.endswith((".tiktoken", ".bpe.gz")):
         return "tiktoken"
     if name in ("vocab.json", "encoder.json", "merges.txt", "vocab.bpe"):

@@ -12,7 +12,7 @@ from typing import Sequence
 import numpy as np
 
 from beam_bpe import storage
-from beam_bpe.added import WHITE_SPACE
+from beam_bpe.texts import WHITE_SPACE
 from beam_bpe.artifacts import FormatError
 from beam_bpe.formats import files
 from beam_bpe.layout import MOST_IDS, AddedToken, Layout

@@ -9,21 +9,19 @@ from typing import Any, Mapping
 
 import regex
 
+from beam_bpe.formats import spaces
 from beam_bpe.formats.oniguruma import from_oniguruma, same_pattern, to_oniguruma
 from beam_bpe.formats.punctuation import PUNCTUATION
+from beam_bpe.formats.unsupported import Unsupported
 from beam_bpe.layout import AddedToken
 from beam_bpe.normalize import NAMES, steps_of
 from beam_bpe.pretokenize import HUGGINGFACE_WHITESPACE, PATTERNS, PreTokenizer, in_sequence, pre_tokenizer
-
+from beam_bpe.rewriting import before_and_behind
 
 #: Pre-tokenizers that are patterns of ours.
 _NAMED = {"WhitespaceSplit": "whitespace", "BertPreTokenizer": "bert"}
 #: Those of today have 500 characters.  Compiling one takes time and memory.
 _LONGEST_PATTERN = 1 << 15
-
-
-class Unsupported(ValueError):
-    """A component that cannot be represented; the message names it."""
 
 
 def _kind(component: Any, what: str) -> str:
@@ -68,9 +66,12 @@ def read_normalizer(component: Any) -> str | None:
             names += _read_bert(part)
         elif kind in _NORMALIZERS:
             names.append(_NORMALIZERS[kind])
+        elif kind in spaces.KINDS:
+            spaces.read_step(part, names)
         else:
-            known = (*_NORMALIZERS, "BertNormalizer")
+            known = (*_NORMALIZERS, "BertNormalizer", *spaces.KINDS)
             raise Unsupported(f"the normalizer {kind} cannot be represented; {', '.join(known)} can")
+    spaces.check_prepended(names)
     return "+".join(names) or None
 
 
@@ -88,17 +89,24 @@ def _read_bert(part: Mapping[str, Any]) -> list[str]:
 
 
 def write_normalizer(name: str | None) -> dict[str, Any] | None:
-    """Return the component: one of BertNormalizer for neighbouring steps of BERT, one of its own for every other step."""
-    if name is None:
+    """Return the component: one of BertNormalizer for neighbouring steps of BERT, one of its own for every other step.
+
+    What is a pre-tokenizer there is not in it.
+    """
+    before, _ = before_and_behind("+".join(steps_of(name)) if name is not None else None)
+    parts: list[dict[str, Any]] = []
+    group: list[str] = []
+    for step, part in [*spaces.write_steps(steps_of(before) if before is not None else ()), ("", {})]:
+        joins = {step, *group} <= {*_BERT_STEPS} and (not group or _BERT_STEPS.index(group[-1]) < _BERT_STEPS.index(step))
+        if group and not joins:
+            parts.append(_write_steps(group))
+            group = []
+        if part is None:
+            group.append(step)
+        elif part:
+            parts.append(part)
+    if not parts:
         return None
-    groups: list[list[str]] = []
-    for step in steps_of(name):
-        last = groups[-1] if groups else [step]
-        if {step, last[0]} <= {*_BERT_STEPS} and _BERT_STEPS.index(last[-1]) < _BERT_STEPS.index(step):
-            last.append(step)
-        else:
-            groups.append([step])
-    parts = [_write_steps(group) for group in groups]
     return parts[0] if len(parts) == 1 else {"type": "Sequence", "normalizers": parts}
 
 
@@ -121,13 +129,20 @@ def _write_steps(steps: list[str]) -> dict[str, Any]:
 # ---- pre-tokenizer ----
 
 
-def read_pre_tokenizer(component: Any) -> tuple[PreTokenizer, bool]:
-    """Return the pre-tokenizer, and whether it ends with ByteLevel, as that of a byte-level model does."""
+def read_pre_tokenizer(component: Any, normalizer: str | None = None) -> tuple[PreTokenizer, bool, str | None]:
+    """Return the pre-tokenizer, whether it ends with ByteLevel, as that of a byte-level model does, and the normalizer.
+
+    Args:
+        normalizer: what runs before it; what Metaspace makes of spaces is added to it.
+    """
     parts = [] if component is None else _flat(component, "pretokenizers", "pre-tokenizer")
     steps: list[PreTokenizer] = []
-    byte_level = False
+    byte_level = has_metaspace = False
+    escaped = normalizer is not None and normalizer.split("+")[-1] == "escape_whitespaces"
     for part in parts:
         kind = _kind(part, "pre-tokenizer")
+        if kind in ("Metaspace", "ByteLevel") and has_metaspace:
+            raise Unsupported(f"the pre-tokenizer Metaspace followed by {kind} cannot be represented")
         if byte_level:
             raise Unsupported(f"the pre-tokenizer ByteLevel is followed by {kind}")
         if kind == "ByteLevel":
@@ -136,6 +151,18 @@ def read_pre_tokenizer(component: Any) -> tuple[PreTokenizer, bool]:
             byte_level = True
             if part.get("use_regex", True):
                 steps.append(pre_tokenizer("gpt2"))
+        elif kind == "Metaspace":
+            scheme, split = spaces.read_metaspace(part)
+            if steps and not (steps == [pre_tokenizer("whitespace")] and scheme == "always" and split):
+                raise Unsupported(
+                    f"the pre-tokenizer Metaspace ({scheme}, split: {split}) behind {parts[len(steps) - 1]['type']} cannot be "
+                    "represented; one that splits, always, behind WhitespaceSplit can"
+                )
+            normalizer = spaces.with_metaspace(normalizer, "words" if steps else scheme)
+            steps = [pre_tokenizer("metaspace")] if split else []
+            has_metaspace = escaped = True
+        elif kind == "Split" and escaped and part.get("pattern") == {"String": " "} and not part.get("invert"):
+            continue  # there is no space any more: Gemma's files have it
         elif kind == "Split":
             steps.append(_read_split(part))
         elif kind == "Digits":
@@ -151,9 +178,9 @@ def read_pre_tokenizer(component: Any) -> tuple[PreTokenizer, bool]:
         elif kind == "Whitespace":
             steps.append(pre_tokenizer(HUGGINGFACE_WHITESPACE, gaps="drop"))
         else:
-            known = ("Split", "Digits", *_NAMED, "Whitespace", "Punctuation", "ByteLevel")
+            known = ("Split", "Digits", *_NAMED, "Whitespace", "Punctuation", "Metaspace", "ByteLevel")
             raise Unsupported(f"the pre-tokenizer {kind} cannot be represented; {', '.join(known)} can")
-    return in_sequence(steps) if steps else pre_tokenizer("none"), byte_level
+    return in_sequence(steps) if steps else pre_tokenizer("none"), byte_level, normalizer
 
 
 def _read_split(part: Mapping[str, Any]) -> PreTokenizer:
@@ -188,11 +215,21 @@ def _custom(text: str, keeps: bool) -> PreTokenizer:
     return pre_tokenizer(text, gaps="keep" if keeps else "drop")
 
 
-def write_pre_tokenizer(chosen: PreTokenizer, byte_level: bool) -> dict[str, Any] | None:
-    """Return the component, which ends with ByteLevel for a byte-level model; None for none."""
+def write_pre_tokenizer(chosen: PreTokenizer, byte_level: bool, normalizer: str | None = None) -> dict[str, Any] | None:
+    """Return the component, which ends with ByteLevel for a byte-level model; None for none.
+
+    Args:
+        normalizer: what runs before it, with what is Metaspace there.
+    """
     steps = [step for step in chosen.steps or (chosen,) if step.name != "none"]
+    name = "+".join(steps_of(normalizer)) if normalizer is not None else None
+    parts = spaces.write_metaspace(name, bool(steps) and steps[0].name == "metaspace")
+    if parts and steps and steps[0].name == "metaspace":
+        steps = steps[1:]
+    if parts and byte_level:
+        raise Unsupported("tokenizers cannot spell the bytes of what Metaspace makes: a byte-level model goes without it")
     use_regex = byte_level and bool(steps) and steps[-1].name == "gpt2"
-    parts = [_write_step(step) for step in (steps[:-1] if use_regex else steps)]
+    parts += [_write_step(step) for step in (steps[:-1] if use_regex else steps)]
     if byte_level:
         parts.append({"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": False, "use_regex": use_regex})
     if not parts:

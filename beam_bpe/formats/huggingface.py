@@ -1,4 +1,4 @@
-"""Hugging Face's tokenizer.json: BPE of bytes or characters, WordPiece and word level.
+"""Hugging Face's tokenizer.json: BPE of bytes or characters, WordPiece, word level and Unigram.
 
 Ids equal those of `tokenizers` for `encode(text, add_special_tokens=False)`, special tokens being found
 where they are allowed.  What is kept of the file for the way back and changes no id (post-processor,
@@ -13,10 +13,12 @@ import warnings
 from dataclasses import replace
 from typing import Any, Iterable, Iterator, Mapping
 
+import numpy as np
 
 from beam_bpe import storage
 from beam_bpe.artifacts import FormatError
-from beam_bpe.formats import components, files, models
+from beam_bpe.formats import components, files, models, scored
+from beam_bpe.formats.unsupported import Unsupported
 from beam_bpe.layout import MOST_IDS, AddedToken, Layout
 from beam_bpe.vocabulary import Vocabulary
 
@@ -47,17 +49,19 @@ def _read(content: dict[str, Any], path: str) -> Vocabulary:
     model = content.get("model")
     if not isinstance(model, dict):
         if isinstance(content.get("config"), dict) and isinstance(content.get("vocab"), list):
-            raise components.Unsupported("it is a tekken file, which is not read; a tokenizer.json or a rank file is")
+            raise Unsupported("it is a tekken file, which is not read; a tokenizer.json or a rank file is")
         raise ValueError("it has no model: it is no tokenizer.json")
     normalizer = components.read_normalizer(content.get("normalizer"))
-    pre_tokenizer, byte_level = components.read_pre_tokenizer(content.get("pre_tokenizer"))
+    pre_tokenizer, byte_level, normalizer = components.read_pre_tokenizer(content.get("pre_tokenizer"), normalizer)
     entries = content.get("added_tokens") or []
     if not isinstance(entries, list):
         raise ValueError("added_tokens is no list")
     added = tuple(components.read_added_token(entry) for entry in entries)
     prefix, suffix = components.read_post_processor(content.get("post_processor"))
     read = models.read_model(model, added, byte_level)
-    added = tuple(_as_given(added, model["vocab"], path))
+    added = tuple(_as_given(added, models.ids_of(model), path))
+    if read.model.is_scored and pre_tokenizer.name not in ("none", "metaspace"):
+        raise Unsupported(f"the model Unigram behind the pre-tokenizer {pre_tokenizer.name} cannot be represented; Metaspace can")
     origin = {name: content[name] for name in _KEPT if content.get(name) is not None}
     if read.kept:
         origin["model"] = read.kept
@@ -69,6 +73,7 @@ def _read(content: dict[str, Any], path: str) -> Vocabulary:
         prefix=prefix,
         suffix=suffix,
         origin=origin,
+        scores=_scores_of_ids(read.scores, added),
     )
     return Vocabulary.imported(
         layout,
@@ -79,6 +84,14 @@ def _read(content: dict[str, Any], path: str) -> Vocabulary:
         normalizer=normalizer,
         model=read.model,
     )
+
+
+def _scores_of_ids(scores: np.ndarray | None, added: Iterable[AddedToken]) -> np.ndarray | None:
+    """Return scores by id up to the greatest one; an added token that is not in the vocab has 0."""
+    if scores is None:
+        return None
+    size = max(len(scores), *(token.id + 1 for token in added), 0)
+    return np.append(scores, np.zeros(size - len(scores)))
 
 
 def _as_given(added: tuple[AddedToken, ...], vocab: Mapping[str, int], path: str) -> Iterator[AddedToken]:
@@ -133,9 +146,9 @@ def content_of(vocabulary: Vocabulary) -> dict[str, Any]:
         "padding": origin.get("padding"),
         "added_tokens": [components.write_added_token(token) for token in added],
         "normalizer": components.write_normalizer(vocabulary.normalizer),
-        "pre_tokenizer": components.write_pre_tokenizer(vocabulary.pre_tokenizer, model.is_byte_level),
+        "pre_tokenizer": components.write_pre_tokenizer(vocabulary.pre_tokenizer, model.is_byte_level, vocabulary.normalizer),
         "post_processor": origin.get("post_processor"),
-        "decoder": origin.get("decoder") or models.write_decoder(model),
+        "decoder": origin.get("decoder") or models.write_decoder(model, vocabulary.normalizer),
         "model": section,
     }
 
@@ -145,8 +158,13 @@ def _place(added: list[AddedToken], vocab: dict[str, int], vocabulary: Vocabular
     for token in added:
         if vocab.get(token.text, token.id) != token.id:
             raise ValueError(f"a tokenizer.json spells the added token {token.text!r} like the token {vocab[token.text]}")
-    if not vocabulary.model.is_byte_level:  # WordPiece and word level have all of theirs there; unk_token must be
-        vocab.update((token.text, token.id) for token in added if token.special or token.id == vocabulary.unk_id)
+    unk = vocabulary.unk_id
+    if vocabulary.model.algorithm == "unigram":  # which finds in a text what is there: those behind its pieces are not
+        assert unk is not None
+        end = max(len(vocabulary.tokens), unk + 1)
+        vocab.update((token.text, token.id) for token in added if token.id < end)
+    elif not vocabulary.model.is_byte_level:  # WordPiece and word level have all of theirs there; unk_token must be
+        vocab.update((token.text, token.id) for token in added if token.special or token.id == unk)
     if list(given_ids((token.text for token in added), vocab)) != [token.id for token in added]:
         vocab.update((token.text, token.id) for token in added)
 
@@ -158,6 +176,9 @@ def save(vocabulary: Vocabulary, path: str, *, overwrite: bool = False, verify: 
         path: of the file; a folder's gets the name tokenizer.json.
         verify: first encode a set of difficult texts with `tokenizers` (which must be installed) and
             compare their ids with ours.
+
+    Unigram that sums scores in 32 bits, as SentencePiece does, is written too: where two ways to cut a text score the same
+    but for rounding, tokenizers, which sums in 64 bits, may take the other one.
 
     Raises:
         ValueError: tokenizers cannot give the same ids; the message says why, or for which text.
@@ -188,7 +209,7 @@ def _verify(vocabulary: Vocabulary, data: bytes) -> None:
         for text in [*TEXTS, *own_texts(vocabulary)]:
             expected = theirs.encode(text, add_special_tokens=False).ids
             found = ours.encode(text, allowed_special="all")
-            if found != expected:
+            if found != expected and not scored.is_rounding(vocabulary, found, expected):
                 raise ValueError(
                     f"tokenizers would encode {text[:80]!r} as {expected[:12]}, we do as {found[:12]}: this vocabulary cannot "
                     "be said in a tokenizer.json"

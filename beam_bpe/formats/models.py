@@ -1,21 +1,22 @@
-"""The models of a tokenizer.json: BPE of bytes or of characters, WordPiece and word level, with their vocab and merges.
+"""The models of a tokenizer.json: BPE of bytes or of characters, WordPiece, word level and Unigram, with vocab and merges.
 
 What cannot be represented exactly is refused by name.
 """
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import Any, Callable, Collection, Mapping, NamedTuple, Sequence
 
 import numpy as np
 
-from beam_bpe.formats import bytelevel
-from beam_bpe.formats.components import Unsupported
+from beam_bpe.formats import bytelevel, scored, spaces
+from beam_bpe.formats.unsupported import Unsupported
 from beam_bpe.layout import MOST_IDS, AddedToken
-from beam_bpe.model import Model, byte_token
+from beam_bpe.model import SCORED, Model, byte_token
 from beam_bpe.vocabulary import Vocabulary
 
-KINDS = ("BPE", "WordPiece", "WordLevel")
+KINDS = ("BPE", "WordPiece", "WordLevel", "Unigram")
 #: max_input_chars_per_word from here on is no limit: no word is so long.
 _NO_LIMIT = 1 << 31
 
@@ -28,6 +29,7 @@ class Read(NamedTuple):
         left, right, merged: ids of each merge, by rank.
         whole_pieces: ignore_merges.
         kept: entries that change no id, for the way back.
+        scores: of the vocab by id, if it has them.
     """
 
     model: Model
@@ -37,6 +39,7 @@ class Read(NamedTuple):
     merged: np.ndarray
     whole_pieces: bool
     kept: dict[str, Any]
+    scores: np.ndarray | None = None
 
 
 def read_model(content: Mapping[str, Any], added: tuple[AddedToken, ...], byte_level: bool) -> Read:
@@ -56,6 +59,8 @@ def read_model(content: Mapping[str, Any], added: tuple[AddedToken, ...], byte_l
         if not isinstance(content.get("merges"), list):
             raise ValueError("the model BPE has no list of merges")
         return _read_bytes(content, added) if byte_level else _read_characters(content, added)
+    if kind == "Unigram":
+        return _read_unigram(content, added)
     tokens = read_pieces(content.get("vocab"), added)
     if kind == "WordPiece":
         most = content.get("max_input_chars_per_word", 100)
@@ -241,6 +246,63 @@ def read_pieces(vocab: Any, added: tuple[AddedToken, ...]) -> list[bytes]:
     return tokens
 
 
+# ---- Unigram ----
+
+
+def _read_unigram(content: Mapping[str, Any], added: tuple[AddedToken, ...]) -> Read:
+    vocab, scores = read_scores(content.get("vocab"))
+    unk = content.get("unk_id")
+    if unk is None:
+        raise Unsupported("the model Unigram has no unk_id: tokenizers fails on unknown characters, which cannot be represented")
+    if type(unk) is not int or not 0 <= unk < len(vocab):
+        raise ValueError(f"the model has unk_id={str(unk)[:80]}, and ids from 0 to {len(vocab) - 1:,}")
+    model = Model(
+        algorithm="unigram", unit="character", unk_token=next(islice(vocab, unk, None)), byte_fallback=_flag(content, "byte_fallback")
+    )
+    tokens = read_pieces(vocab, added)
+    if model.byte_fallback and tokens[unk : unk + 1] not in ([], [b""]):
+        raise Unsupported(f"the model's byte_fallback with an unk token {model.unk_token!r} that is not special cannot be represented")
+    normal = np.array([bool(token) for token in tokens] + [False] * (len(vocab) - len(tokens)))
+    if not normal.any():
+        raise ValueError("the model Unigram has special tokens only")
+    if not normal.all() and scores[~normal].min() < scores[normal].min():
+        i = int(np.argmin(np.where(normal, np.inf, scores)))
+        raise Unsupported(
+            f"the special token of id {i} has the lowest score, by which tokenizers scores unknown characters: this cannot be represented"
+        )
+    none = np.empty(0, np.uint32)
+    return Read(model, tokens, none, none, none, False, {}, scores)
+
+
+def read_scores(vocab: Any) -> tuple[dict[str, int], np.ndarray]:
+    """Return the ids of the pieces of a vocab that lists [piece, score], and the scores by id."""
+    if not isinstance(vocab, list) or not 0 < len(vocab) <= MOST_IDS:
+        many = f" of {len(vocab):,}" if isinstance(vocab, list) and vocab else ""
+        raise ValueError(f"the model Unigram has no vocab that lists pieces and scores, or one{many} pieces; at most {MOST_IDS:,} are read")
+    ids: dict[str, int] = {}
+    scores = np.empty(len(vocab))
+    for i, entry in enumerate(vocab):
+        if not isinstance(entry, list) or len(entry) != 2 or not isinstance(entry[0], str) or type(entry[1]) not in (int, float):
+            raise ValueError(f"the entry of id {i} of the vocab is {str(entry)[:80]}, not a piece and its score")
+        piece, score = entry
+        if ids.setdefault(piece, i) != i:
+            raise ValueError(f"the pieces of ids {ids[piece]} and {i} of the vocab are both {piece[:60]!r}")
+        try:
+            scores[i] = score
+        except OverflowError:
+            scores[i] = np.inf
+    if not np.isfinite(scores).all():
+        i = int(np.argmin(np.isfinite(scores)))
+        raise ValueError(f"the piece of id {i} of the vocab, {vocab[i][0][:60]!r}, has the score {str(vocab[i][1])[:20]}, no finite number")
+    return ids, scores
+
+
+def ids_of(model: Mapping[str, Any]) -> dict[str, int]:
+    """Return the ids of the vocab of a model's section that was read."""
+    vocab: dict[str, int] = read_scores(model["vocab"])[0] if isinstance(model["vocab"], list) else model["vocab"]
+    return vocab
+
+
 # ---- writing ----
 
 
@@ -261,6 +323,8 @@ def write_model(vocabulary: Vocabulary, vocab: Mapping[str, int], kept: Mapping[
         Unsupported: tokenizers has no such model; the message says what would be lost.
     """
     model = vocabulary.model
+    if model.is_scored:
+        return scored.write_model(vocabulary, vocab)
     if model.algorithm == "wordlevel":
         return {"type": "WordLevel", "vocab": vocab, "unk_token": model.unk_token}
     if model.algorithm == "wordpiece":
@@ -299,8 +363,10 @@ def write_model(vocabulary: Vocabulary, vocab: Mapping[str, int], kept: Mapping[
     }
 
 
-def write_decoder(model: Model) -> dict[str, Any] | None:
-    """Return the component "decoder" of a model."""
+def write_decoder(model: Model, normalizer: str | None) -> dict[str, Any] | None:
+    """Return the component "decoder" of a model behind a normalizer."""
+    if model.algorithm in ("bpe", *SCORED) and (found := spaces.write_decoder(normalizer, model.byte_fallback)):
+        return found
     if model.is_byte_level:
         return {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": False, "use_regex": False}
     if model.algorithm == "wordlevel":

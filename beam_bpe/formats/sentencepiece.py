@@ -1,331 +1,336 @@
-"""SentencePiece's .model file: pieces with scores, how they were trained, and how text is normalized.
+"""SentencePiece's models as vocabularies: BPE by scores and Unigram; the file itself is read in `formats.model_file`.
 
-The file is read and written with the protobuf runtime (`formats.model_proto`); the sentencepiece package is not needed.
-What a file may hold is what the package loads, less what it would misread: scores that are no numbers, one piece twice, and
-a precompiled normalizer whose tables point outside of themselves.
+Ids equal those of `sentencepiece` for `encode(text)`.  Control symbols and the unknown piece are special tokens, which
+sentencepiece finds in no text.  What is kept of the file for the way back and changes no id (how it was trained, and fields
+that are not known) stands in the layout's `origin`, so that a file that is read and written has the same bytes.
 """
 
 from __future__ import annotations
 
+import base64
 import os
-from dataclasses import dataclass, field
-from typing import Any, Iterator, Mapping
+from typing import Any, Mapping, Sequence
 
 import numpy as np
 
+from beam_bpe import charsmap, storage
 from beam_bpe.artifacts import FormatError
-from beam_bpe.formats import files, model_proto
-from beam_bpe.layout import MOST_IDS
-from beam_bpe.model import byte_token
+from beam_bpe.formats import MODEL_FILES, files
+from beam_bpe.formats.scored import is_rounding
+from beam_bpe.formats.model_file import (
+    KINDS,
+    SentencePieceModel,
+    content_of,
+    model_of,
+    read_model,
+    write_model,
+)
+from beam_bpe.layout import AddedToken, Layout
+from beam_bpe.model import Model, byte_token
+from beam_bpe.normalize import steps_of
+from beam_bpe.pretokenize import pre_tokenizer
+from beam_bpe.vocabulary import Vocabulary
 
-ALGORITHMS = ("unigram", "bpe", "word", "char")
-KINDS = ("normal", "unknown", "control", "user_defined", "unused", "byte")
+__all__ = ["KINDS", "SentencePieceModel", "content_of", "model_of", "read_model", "write_model"]
+__all__ += ["load", "save", "vocabulary_of", "model_of_vocabulary"]
 
-#: The longest piece that sentencepiece loads, and the most bytes and fields of all else; models of today have 0.3 MB in three.
-MOST_PIECE_BYTES = 7_999
-MOST_SPEC_BYTES, MOST_FIELDS = 1 << 24, 1_000
-_MOST_MESSAGE = MOST_PIECE_BYTES + 64  # of a piece, its score, its kind and their tags
-_SPECS = {2: "trainer_spec", 3: "normalizer_spec", 5: "denormalizer_spec"}
-_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
-
-
-@dataclass(frozen=True, eq=False)
-class SentencePieceModel:
-    """What a .model file holds; checked when it is made.
-
-    Attributes:
-        pieces: their spellings by id, spaces as U+2581.
-        scores: float32 by id; the logarithm of a probability (Unigram), or minus the rank of a merge (BPE).
-        kinds: by id, each of `KINDS`; exactly one is unknown.
-        trainer: what TrainerSpec says, by its names (model_type is one of `ALGORITHMS`); what is not there has its default,
-            which `option` knows.
-        normalizer: what NormalizerSpec says.
-        denormalizer: what is done to decoded text, None for nothing.
-        others: fields that are not known, by the message that they are of ("": the model), kept for the way back.
-        scores_meta: the file has the scores of pieces that are not normal, 0; those of early versions leave them out.
-
-    Raises:
-        ValueError: the parts contradict each other.
-    """
-
-    pieces: tuple[str, ...]
-    scores: np.ndarray
-    kinds: tuple[str, ...]
-    trainer: Mapping[str, Any] = field(default_factory=dict)
-    normalizer: Mapping[str, Any] = field(default_factory=dict)
-    denormalizer: Mapping[str, Any] | None = None
-    others: Mapping[str, bytes] = field(default_factory=dict)
-    scores_meta: bool = True
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "scores", np.asarray(self.scores, np.float32))
-        if not len(self.pieces) == len(self.scores) == len(self.kinds):
-            raise ValueError(f"there are {len(self.pieces)} pieces, {len(self.scores)} scores and {len(self.kinds)} kinds")
-        _check_pieces(self.pieces, self.scores, self.kinds)
-        _check_bytes(self.pieces, self.kinds, self.option("byte_fallback"))
-        if self.option("model_type") not in ALGORITHMS:
-            raise ValueError(f"model_type={self.option('model_type')!r}: choose one of {', '.join(ALGORITHMS)}")
-        for spec in (self.normalizer, self.denormalizer or {}):
-            _check_charsmap(spec.get("precompiled_charsmap", b""))
-
-    def option(self, name: str) -> Any:
-        """Return an option of the trainer or the normalizer, or its default; KeyError if there is none of that name."""
-        for message, spec in (("TrainerSpec", self.trainer), ("NormalizerSpec", self.normalizer)):
-            described = model_proto.messages()[message].DESCRIPTOR.fields_by_name
-            if name in described:
-                return spec[name] if name in spec else _plain(described[name], model_proto.messages()[message]())
-        raise KeyError(f"{name!r} is no option of a SentencePiece model")
+_ALGORITHMS = {"bpe": "sentencepiece-bpe", "unigram": "unigram"}
+_ORIGIN = "sentencepiece"
+#: Pieces that mean something to sentencepiece, where they are control symbols.
+_META = {"bos": "<s>", "eos": "</s>", "pad": "<pad>"}
+#: Parameters of the training that the file has a place for, with their names in it.
+_TRAINED = {
+    "character_coverage": "character_coverage",
+    "max_token_length": "max_sentencepiece_length",
+    "split_digits": "split_digits",
+    "split_by_unicode_script": "split_by_unicode_script",
+    "split_by_number": "split_by_number",
+}
 
 
-def read_model(path: str) -> SentencePieceModel:
-    """Read a .model file from a path or URL.
+def load(path: str) -> Vocabulary:
+    """Read a .model file, or a folder that holds one, as a vocabulary.
 
     Raises:
-        FileNotFoundError: it is not there.
-        FormatError: it is damaged, or contradicts itself; the message names path and place.
+        FormatError: it is damaged, or holds what cannot be represented exactly, which is named.
+        ImportError: it has a precompiled normalizer, and the sentencepiece package, which runs it, is not installed.
     """
-    path = os.fspath(path)
-    return model_of(files.read(path), path)
-
-
-def write_model(model: SentencePieceModel, path: str, *, overwrite: bool = False) -> None:
-    """Write a .model file, whole or not at all; one that sentencepiece wrote, read and written has the same bytes.
-
-    Raises:
-        FileExistsError: something else stands there, and `overwrite` is not set.
-    """
-    files.write(os.fspath(path), content_of(model), overwrite)
-
-
-def model_of(data: bytes, path: str = "the model") -> SentencePieceModel:
-    """Return the model of a file's bytes; `path` is for errors, which are as those of `read_model`."""
-    _check_sizes(data, path)
-    proto = model_proto.messages()["ModelProto"]()
+    path = _file(path)
+    model = read_model(path)
     try:
-        proto.ParseFromString(data)
-    except Exception as error:  # of the runtime's own kind
-        raise FormatError(f"{path}: {_damaged(data, path)} ({error})") from None
-    others = _others(proto, path)
-    try:
-        return SentencePieceModel(
-            pieces=tuple([_text(piece.piece, f"piece {i}") for i, piece in enumerate(proto.pieces)]),
-            scores=np.array([piece.score for piece in proto.pieces], np.float32),
-            kinds=tuple([KINDS[piece.type - 1] for piece in proto.pieces]),
-            trainer=_spec(proto.trainer_spec),
-            normalizer=_spec(proto.normalizer_spec),
-            denormalizer=_spec(proto.denormalizer_spec) if proto.HasField("denormalizer_spec") else None,
-            others=others,
-            scores_meta=all(piece.HasField("score") for piece in proto.pieces),
-        )
+        return vocabulary_of(model)
     except ValueError as error:
         raise FormatError(f"{path}: {str(error)[:1000]}") from None
 
 
-def content_of(model: SentencePieceModel) -> bytes:
-    """Return the bytes of a .model file."""
-    proto = model_proto.messages()["ModelProto"]()
-    for piece, score, kind in zip(model.pieces, model.scores.tolist(), model.kinds):
-        one = proto.pieces.add(piece=piece.encode())
-        if score or kind == "normal" or model.scores_meta:
-            one.score = score
-        if kind != "normal":
-            one.type = KINDS.index(kind) + 1
-    specs = {"trainer_spec": model.trainer, "normalizer_spec": model.normalizer, "denormalizer_spec": model.denormalizer}
-    for name, spec in specs.items():
-        if spec is None:
-            continue
-        message = getattr(proto, name)
-        message.SetInParent()
-        for option, value in spec.items():
-            _put(message, option, value)
-        message.MergeFromString(model.others.get(name, b""))
-    proto.MergeFromString(model.others.get("", b""))
-    content: bytes = proto.SerializeToString(deterministic=True)
-    return content
+def _file(path: str) -> str:
+    path = os.fspath(path)
+    for name in MODEL_FILES:
+        if storage.exists(there := storage.join(path, name)):
+            return there
+    return path
 
 
-# ---- checks --------------------------------------------------------------------------------------
+def vocabulary_of(model: SentencePieceModel) -> Vocabulary:
+    """Return the vocabulary of a model.
 
-
-def _check_pieces(pieces: tuple[str, ...], scores: np.ndarray, kinds: tuple[str, ...]) -> None:
-    if not 0 < len(pieces) <= MOST_IDS:
-        raise ValueError(f"there are {len(pieces):,} pieces; a model has from 1 to {MOST_IDS:,}")
-    seen: dict[str, int] = {}
-    for i, piece in enumerate(pieces):
-        if not piece:
-            raise ValueError(f"piece {i} is empty")
-        if "\0" in piece:
-            raise ValueError(f"piece {i}, {piece[:60]!r}, holds a NUL, which ends pieces for sentencepiece")
-        if len(piece) > MOST_PIECE_BYTES or len(piece.encode()) > MOST_PIECE_BYTES:
-            raise ValueError(f"piece {i}, {piece[:60]!r}, has more than {MOST_PIECE_BYTES:,} bytes")
-        if seen.setdefault(piece, i) != i:
-            raise ValueError(f"pieces {seen[piece]} and {i} are both {piece[:60]!r}")
-    if not np.isfinite(scores).all():
-        i = int(np.argmin(np.isfinite(scores)))
-        raise ValueError(f"piece {i}, {pieces[i][:60]!r}, has the score {scores[i]}, which is no finite number")
-    if strange := set(kinds) - set(KINDS):
-        raise ValueError(f"kind={min(strange)!r}: choose one of {', '.join(KINDS)}")
-    unknown = [i for i, kind in enumerate(kinds) if kind == "unknown"]
-    if len(unknown) != 1:
-        found = f"pieces {unknown[0]} and {unknown[1]} are both unknown pieces" if unknown else "there is no unknown piece"
-        raise ValueError(f"{found}; a model has one, for characters without a piece")
-
-
-def _check_bytes(pieces: tuple[str, ...], kinds: tuple[str, ...], byte_fallback: bool) -> None:
-    spelled = {byte_token(byte) for byte in range(256)}
-    found = {piece: i for i, (piece, kind) in enumerate(zip(pieces, kinds)) if kind == "byte"}
-    for piece, i in found.items():
-        if piece not in spelled:
-            raise ValueError(f"piece {i}, {piece[:60]!r}, is a byte and not spelled as one, such as {byte_token(0)}")
-    if found and not byte_fallback:
-        raise ValueError(f"{min(found)} is a byte, and byte_fallback is not set")
-    if byte_fallback and len(found) < 256:
-        raise ValueError(f"byte_fallback needs 256 bytes, and {min(spelled - found.keys())} is missing")
-
-
-def _check_charsmap(charsmap: bytes) -> None:
-    """Refuse a precompiled normalizer whose double array (Aoe 1989, as darts-clone packs it) leads out of itself.
-
-    It is the length of the array in bytes, its units (uint32, little-endian) and the replacements, each ended by NUL.  A unit
-    leads to that whose place is its own, xor its offset, xor the next byte of the text; a leaf says where a replacement is.
+    Raises:
+        ValueError: it cannot be represented exactly; the message says why.
+        ImportError: as of `load`.
     """
-    if not charsmap:
-        return
-    size = int.from_bytes(charsmap[:4], "little")
-    if len(charsmap) < 5 or size % 4 or not 1024 <= size < len(charsmap) - 4 or charsmap[-1]:
-        raise ValueError(f"the precompiled normalizer of {len(charsmap):,} bytes is damaged: its array has {size:,}")
-    units = np.frombuffer(charsmap, "<u4", size // 4, offset=4).astype(np.int64)
-    leaf = units >> 31 == 1
-    offsets = (units >> 10 & 0x1FFFFF) << ((units & 0x200) >> 6)
-    furthest = (np.arange(len(units)) ^ offsets) | 0xFF
-    replacements = len(charsmap) - 4 - size
-    if (furthest[~leaf] >= len(units)).any() or ((units[leaf] & 0x7FFFFFFF) >= replacements).any():
-        raise ValueError("the precompiled normalizer is damaged: its array leads out of itself")
+    kind = model.option("model_type")
+    if kind not in _ALGORITHMS:
+        raise ValueError(f"the model_type {kind!r} cannot be represented; {' and '.join(_ALGORITHMS)} can")
+    if (model.denormalizer or {}).get("precompiled_charsmap"):
+        raise ValueError("it has a denormalizer, which changes decoded text and cannot be represented")
+    if kind == "unigram" and "normal" not in model.kinds:
+        raise ValueError("a Unigram model needs a normal piece, whose score says what an unknown character scores")
+    if not model.option("unk_surface"):
+        raise ValueError("unk_surface='': that unknown text decodes to nothing cannot be represented")
+    outside = ("unknown", "control")
+    tokens = [b"" if kind in outside else piece.encode() for piece, kind in zip(model.pieces, model.kinds)]
+    while tokens and not tokens[-1]:
+        tokens.pop()
+    own = Model(
+        algorithm=_ALGORITHMS[kind],
+        unit="character",
+        unk_token=model.pieces[model.kinds.index("unknown")],
+        byte_fallback=model.option("byte_fallback"),
+        single_precision=kind == "unigram",
+        unk_surface=model.option("unk_surface"),
+    )
+    layout = Layout(
+        tokens=tuple(tokens),
+        merged=np.empty(0, np.uint32),
+        added_tokens=tuple(
+            AddedToken(piece, i) for i, (piece, kind) in enumerate(zip(model.pieces, model.kinds)) if kind in outside
+        ),
+        origin={_ORIGIN: _origin(model)},
+        scores=model.scores.astype(np.float64),
+        user_defined=_of_kind(model, "user_defined"),
+        unused=_of_kind(model, "unused"),
+    )
+    return Vocabulary.imported(
+        layout, format="sentencepiece", pre_tokenizer=pre_tokenizer("none"), normalizer=_normalizer_of(model), model=own
+    )
 
 
-# ---- protobuf ------------------------------------------------------------------------------------
+def _of_kind(model: SentencePieceModel, kind: str) -> tuple[int, ...]:
+    return tuple([i for i, one in enumerate(model.kinds) if one == kind])
 
 
-def _fields(data: bytes, path: str) -> Iterator[tuple[int, int, int, int]]:
-    """Yield (number, start, start of the content, end) of the fields of a message; FormatError where it is damaged."""
-    at = 0
-    while at < len(data):
-        start = at
-        tag, at = _varint(data, at, path)
-        wire = tag & 7
-        if wire == _BYTES:
-            size, at = _varint(data, at, path)
-        elif wire == _VARINT:
-            size = _varint(data, at, path)[1] - at
-        elif wire in (_FIXED32, _FIXED64) and tag >> 3:
-            size = 4 if wire == _FIXED32 else 8
-        else:
-            raise FormatError(f"{path} is no SentencePiece model: byte {start:,} begins no field of one")
-        if size > len(data) - at:
-            raise FormatError(
-                f"{path} is cut off or damaged: the field at byte {start:,} has {size:,} bytes, and {len(data) - at:,} are left"
-            )
-        yield tag >> 3, start, at, at + size
-        at += size
+def _normalizer_of(model: SentencePieceModel) -> str | None:
+    """Return the name of the normalizer of a model."""
+    tables = model.option("precompiled_charsmap")
+    suffix, dummy, removes, escapes = (
+        model.option(name)
+        for name in ("treat_whitespace_as_suffix", "add_dummy_prefix", "remove_extra_whitespaces", "escape_whitespaces")
+    )
+    if removes and not escapes:
+        raise ValueError("remove_extra_whitespaces without escape_whitespaces cannot be represented")
+    steps = [charsmap.step_of(tables, model.option("name"))] if tables else []
+    steps += ["remove_extra_whitespaces"] if removes else []
+    steps += ["dummy_suffix" if suffix else "dummy_prefix"] if dummy else []
+    steps += ["escape_whitespaces"] if escapes else []
+    return "+".join(steps) or None
 
 
-def _check_sizes(data: bytes, path: str) -> None:
-    """Refuse what is damaged or too large, without memory of its own: the runtime would take 30 times that of empty pieces."""
-    pieces = others = size = 0
-    for number, start, content, end in _fields(data, path):
-        if number != 1:
-            others, size = others + 1, size + end - start
-            if others > MOST_FIELDS or size > MOST_SPEC_BYTES:
-                many = f"{MOST_FIELDS:,} fields" if others > MOST_FIELDS else f"{MOST_SPEC_BYTES:,} bytes"
-                raise FormatError(f"{path} has more than {many} that are no pieces")
-            continue
-        if not 0 < end - content <= _MOST_MESSAGE:
-            allowed = f"a piece has from 1 to {MOST_PIECE_BYTES:,} bytes"
-            raise FormatError(f"{path}: piece {pieces} at byte {start:,} has {end - content:,} bytes; {allowed}")
-        pieces += 1
-        if pieces > MOST_IDS:
-            raise FormatError(f"{path} has more than {MOST_IDS:,} pieces")
+def _origin(model: SentencePieceModel) -> dict[str, Any]:
+    """Return what is kept for the way back, as JSON has it; the charsmap stands in the normalizer."""
+    normalizer = dict(model.normalizer)
+    if "precompiled_charsmap" in normalizer:
+        normalizer.pop("precompiled_charsmap")
+        normalizer |= {} if model.normalizer["precompiled_charsmap"] else {"precompiled_charsmap": ""}
+    kept: dict[str, Any] = {
+        "trainer": {name: list(value) if isinstance(value, tuple) else value for name, value in model.trainer.items()},
+        "normalizer": normalizer,
+        "scores_meta": model.scores_meta,
+    }
+    if model.denormalizer is not None:
+        kept["denormalizer"] = {name: value for name, value in model.denormalizer.items() if name != "precompiled_charsmap"}
+        kept["denormalizer"] |= {"precompiled_charsmap": ""} if "precompiled_charsmap" in model.denormalizer else {}
+    if model.others:
+        kept["others"] = {name: base64.b64encode(raw).decode() for name, raw in model.others.items()}
+    return kept
 
 
-def _varint(data: bytes, at: int, path: str) -> tuple[int, int]:
-    """Return a number and where it ends."""
-    if at < len(data) and data[at] < 0x80:
-        return data[at], at + 1
-    value = 0
-    for i in range(10):
-        if at + i >= len(data):
-            raise FormatError(f"{path} is cut off: the number at byte {at:,} has no end")
-        value |= (data[at + i] & 0x7F) << (7 * i)
-        if data[at + i] < 0x80:
-            return value, at + i + 1
-    raise FormatError(f"{path} is no SentencePiece model: the number at byte {at:,} has more than 10 bytes")
+def _spec_of(kept: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a part of the origin as the model has it."""
+    spec = {name: tuple(value) if isinstance(value, list) else value for name, value in kept.items()}
+    if "precompiled_charsmap" in spec:
+        spec["precompiled_charsmap"] = b""
+    return spec
 
 
-def _damaged(data: bytes, path: str) -> str:
-    """Return which field the runtime cannot read."""
-    kinds = {1: "SentencePiece", 2: "TrainerSpec", 3: "NormalizerSpec", 5: "NormalizerSpec"}
-    pieces = 0
-    for number, start, content, end in _fields(data, path):
-        try:
-            if number in kinds:
-                model_proto.messages()[kinds[number]].FromString(data[content:end])
-        except Exception:  # of the runtime's own kind
-            return f"{_SPECS.get(number, f'piece {pieces}')} at byte {start:,} is damaged"
-        pieces += number == 1
-    return "it is no SentencePiece model"
+# ---- writing -------------------------------------------------------------------------------------
 
 
-def _others(proto: Any, path: str) -> dict[str, bytes]:
-    """Return the fields that are not known; FormatError where they change what a piece or the algorithm is."""
-    known = type(proto)()
-    known.CopyFrom(proto)
-    known.DiscardUnknownFields()
-    if known.ByteSize() == proto.ByteSize():
-        return {}
-    for i, (piece, less) in enumerate(zip(proto.pieces, known.pieces)):
-        if piece.ByteSize() != less.ByteSize():
-            raise FormatError(f"{path}: piece {i} has a kind that is not known, or another field")
-    others = {}
-    for name in ("", *_SPECS.values()):
-        message = type(proto)() if not name else type(getattr(proto, name))()
-        message.CopyFrom(getattr(proto, name) if name else proto)
-        for described, _ in message.ListFields():
-            message.ClearField(described.name)
-        if raw := message.SerializeToString():
-            others[name] = raw
-    if any(number == 3 for number, _, _, _ in _fields(others.get("trainer_spec", b""), path)):
-        raise FormatError(f"{path}: trainer_spec has a model_type that is not known")
-    return others
+def save(vocabulary: Vocabulary, path: str, *, overwrite: bool = False, verify: bool = True) -> None:
+    """Write a .model file.
+
+    Args:
+        path: of the file; a folder's gets the name tokenizer.model.
+        verify: first encode a set of difficult texts with `sentencepiece` (which must be installed) and compare their
+            ids with ours.
+
+    Raises:
+        ValueError: sentencepiece cannot give the same ids; the message says why, or for which text.
+        FileExistsError: something else stands there, and `overwrite` is not set.
+        ImportError: `sentencepiece` is not installed, and verify is set.
+    """
+    data = content_of(model_of_vocabulary(vocabulary))
+    if verify:
+        _verify(vocabulary, data)
+    path = os.fspath(path)
+    files.write(path if path.endswith(".model") else storage.join(path, MODEL_FILES[0]), data, overwrite)
 
 
-def _text(data: bytes, what: str) -> str:
+def model_of_vocabulary(vocabulary: Vocabulary) -> SentencePieceModel:
+    """Return the model that sentencepiece takes for a vocabulary.
+
+    Unigram with sums of 64 bits becomes one with sums of 32 bits, which may cut a text in another way where two ways score
+    nearly the same.
+
+    Raises:
+        ValueError: it cannot hold the vocabulary; the message says what would be lost.
+    """
+    model, layout = vocabulary.model, vocabulary.layout
+    if not model.is_scored or layout is None or layout.scores is None:
+        raise ValueError(f"a .model holds {' or '.join(_ALGORITHMS.values())}, and the vocabulary is {model.algorithm} of {model.unit}s")
+    if vocabulary.pre_tokenizer.name not in ("none", "metaspace"):
+        raise _lost(f"the pre-tokenizer {vocabulary.pre_tokenizer.name!r} (whole texts are meant by it)")
+    if vocabulary.pre_tokenizer.name == "metaspace" and not model.single_precision and model.algorithm == "unigram":
+        inside = next((token for token in vocabulary.tokens if "\u2581" in token.decode()[1:]), None)
+        if inside:
+            raise _lost(f"that words are cut alone, where {inside.decode()!r} goes beyond one")
+    scores = layout.scores.astype(np.float32)
+    if not np.array_equal(scores, layout.scores):
+        i = int(np.argmax(scores != layout.scores))
+        raise ValueError(f"a .model has scores of 32 bits, and that of id {i} is {layout.scores[i]!r}: its last digits would be lost")
+    pieces, kinds = _pieces(vocabulary, layout)
+    kept = layout.origin.get(_ORIGIN, {})
+    normalizer, as_suffix = _write_normalizer(vocabulary.normalizer, _spec_of(kept.get("normalizer", {"name": ""})))
+    trainer = _spec_of(kept["trainer"]) if "trainer" in kept else _trainer(vocabulary, pieces, kinds)
+    decisive = {
+        "model_type": next(kind for kind, name in _ALGORITHMS.items() if name == model.algorithm),
+        "byte_fallback": model.byte_fallback,
+        **({} if as_suffix is None else {"treat_whitespace_as_suffix": as_suffix}),
+        "unk_piece": model.unk_token,
+        "unk_surface": model.unk_surface or model.unk_token,
+    }
+    _update(trainer, decisive)
+    return SentencePieceModel(
+        pieces=tuple(pieces),
+        scores=scores,
+        kinds=tuple(kinds),
+        trainer=trainer,
+        normalizer=normalizer,
+        denormalizer=_spec_of(kept["denormalizer"]) if "denormalizer" in kept else None,
+        others={name: base64.b64decode(raw) for name, raw in kept.get("others", {}).items()},
+        scores_meta=kept.get("scores_meta", True),
+    )
+
+
+def _lost(what: str) -> ValueError:
+    return ValueError(f"a .model cannot say {what}, which would be lost: write a tokenizer.json, or keep it in our own files")
+
+
+def _update(spec: dict[str, Any], wanted: Mapping[str, Any]) -> None:
+    """Set options that have another value, or another default."""
+    bare = SentencePieceModel(("<unk>",), np.zeros(1), ("unknown",))
+    for name, value in wanted.items():
+        if (spec[name] if name in spec else bare.option(name)) != value:
+            spec[name] = value
+
+
+def _pieces(vocabulary: Vocabulary, layout: Layout) -> tuple[list[str], list[str]]:
+    """Return the pieces and their kinds, by id."""
+    pieces = [token.decode() for token in layout.tokens]
+    pieces += [""] * (layout.size - len(pieces))
+    kinds = ["normal"] * layout.size
+    if vocabulary.model.byte_fallback:
+        for byte in range(256):
+            kinds[layout.ids[byte_token(byte).encode()]] = "byte"
+    for kind, ids in (("user_defined", layout.user_defined), ("unused", layout.unused)):
+        for i in ids:
+            kinds[i] = kind
+    for token in layout.added_tokens:
+        if not token.special or not token.plain:
+            raise _lost(f"that {token.text!r} is an added token{'' if not token.special else ' with options of its own'}")
+        pieces[token.id], kinds[token.id] = token.text, "control"
+    assert vocabulary.unk_id is not None  # of all models with scores
+    kinds[vocabulary.unk_id] = "unknown"
+    if "" in pieces:
+        raise ValueError(f"a .model has a piece for every id, and there is none of id {pieces.index('')}: write a tokenizer.json")
+    return pieces, kinds
+
+
+def _write_normalizer(name: str | None, kept: dict[str, Any]) -> tuple[dict[str, Any], bool | None]:
+    """Return what NormalizerSpec says, and whether the dummy space stands behind a text; None if there is none."""
+    steps = list(steps_of(name)) if name is not None else []
+    tables, rule = b"", "identity"
+    if steps and charsmap.is_charsmap(steps[0]):
+        step = steps.pop(0)
+        rule = step.removeprefix(charsmap.SHIPPED) if step.startswith(charsmap.SHIPPED) else "user_defined"
+        tables = charsmap.shipped(rule) if rule in charsmap.RULES else charsmap.unpacked(step)
+    order = ("remove_extra_whitespaces", "dummy_prefix", "dummy_suffix", "escape_whitespaces")
+    if [step for step in order if step in steps] != steps or {"dummy_prefix", "dummy_suffix"} <= set(steps):
+        shown = "+".join(step[:60] for step in steps_of(name or ""))
+        raise _lost(f"the normalizer {shown!r} (a precompiled one, {', '.join(order)}, in this order, can be said)")
+    if "remove_extra_whitespaces" in steps and "escape_whitespaces" not in steps:
+        raise _lost("remove_extra_whitespaces without escape_whitespaces")
+    if tables:
+        kept["precompiled_charsmap"] = tables
+    if kept.get("name") in ("", "identity", *charsmap.RULES) and (rule != "user_defined" or not kept["name"]):
+        kept["name"] = rule
+    said = {
+        "add_dummy_prefix": "dummy_prefix" in steps or "dummy_suffix" in steps,
+        "remove_extra_whitespaces": "remove_extra_whitespaces" in steps,
+        "escape_whitespaces": "escape_whitespaces" in steps,
+    }
+    _update(kept, said)
+    return kept, "dummy_suffix" in steps if said["add_dummy_prefix"] else None
+
+
+def _trainer(vocabulary: Vocabulary, pieces: Sequence[str], kinds: Sequence[str]) -> dict[str, Any]:
+    """Return what TrainerSpec says of a vocabulary that no .model file had: its size, meta pieces and parameters."""
+    meta = {name: pieces.index(piece) if piece in pieces else -1 for name, piece in _META.items()}
+    meta = {name: i if i >= 0 and kinds[i] == "control" else -1 for name, i in meta.items()}
+    own = {*meta.values(), vocabulary.unk_id}
+    said: dict[str, Any] = {
+        "vocab_size": len(pieces),
+        "control_symbols": tuple([pieces[i] for i, kind in enumerate(kinds) if kind == "control" and i not in own]),
+        "user_defined_symbols": tuple([pieces[i] for i, kind in enumerate(kinds) if kind == "user_defined"]),
+        "unk_id": vocabulary.unk_id,
+        **{f"{name}_id": i for name, i in meta.items()},
+    }
+    for name, theirs in _TRAINED.items():
+        value = vocabulary.parameters.get(name)
+        if value is not None:
+            said[theirs] = float(value) if theirs == "character_coverage" else value
+    return {name: value for name, value in said.items() if value != ()}
+
+
+def _verify(vocabulary: Vocabulary, data: bytes) -> None:
+    from beam_bpe.formats.difficult import TEXTS, own_texts
+    from beam_bpe.tokenizer import Tokenizer
+
     try:
-        return data.decode()
-    except UnicodeDecodeError:
-        raise ValueError(f"{what}, {data[:60]!r}, is not UTF-8") from None
-
-
-def _spec(message: Any) -> dict[str, Any]:
-    return {described.name: _plain(described, message) for described, _ in message.ListFields()}
-
-
-def _plain(described: Any, message: Any) -> Any:
-    """Return the value of a field: an enumeration's name in lower case, text as str, several of them as a tuple."""
-    value = getattr(message, described.name)
-    if described.enum_type:
-        return described.enum_type.values_by_number[value].name.lower()
-    if described.type != described.TYPE_BYTES or described.name in model_proto.BINARY:
-        return value
-    if isinstance(value, bytes):
-        return _text(value, described.name)
-    return tuple(_text(one, described.name) for one in value)
-
-
-def _put(message: Any, name: str, value: Any) -> None:
-    described = message.DESCRIPTOR.fields_by_name[name]
-    if isinstance(value, tuple):
-        getattr(message, name).extend([one.encode() for one in value])
-    elif described.enum_type:
-        setattr(message, name, described.enum_type.values_by_name[value.upper()].number)
-    else:
-        setattr(message, name, value.encode() if isinstance(value, str) else value)
+        import sentencepiece
+    except ImportError:
+        raise ImportError(
+            "a .model is compared with `sentencepiece` before it is written: pip install 'beam-bpe[sentencepiece]', or give "
+            "verify=False (--no-verify)"
+        ) from None
+    ours = Tokenizer(vocabulary)
+    try:
+        theirs = sentencepiece.SentencePieceProcessor(model_proto=data)
+    except RuntimeError as error:
+        raise ValueError(f"sentencepiece cannot take this vocabulary: {str(error)[:200]}") from None
+    texts = [*TEXTS, *own_texts(vocabulary)]
+    for text, expected, found in zip(texts, theirs.encode(texts), ours.encode_batch(texts, disallowed_special=())):
+        if found.tolist() != expected and not is_rounding(vocabulary, found.tolist(), expected):
+            raise ValueError(
+                f"sentencepiece would encode {text[:80]!r} as {expected[:12]}, we do as {found[:12].tolist()}: this vocabulary "
+                "cannot be said in a .model"
+            )

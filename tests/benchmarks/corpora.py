@@ -32,7 +32,8 @@ class Corpora:
     the same in small letters; documents-32.parquet is
     so many row groups of the shared documents (of 16, about 6 MB each); vocabulary-ENCODING and
     tokenizer-ENCODING.json are a rank file in other formats; tokenizer-bert.json is bert-base-uncased,
-    tokenizer-wordpiece.json its vocabulary over words between whitespace, tokenizer-characters.json 32,000 tokens of characters, codes-characters.txt its merges; ids-ENCODING-LANGUAGE-6m.npz are ids of chunks.
+    tokenizer-wordpiece.json its vocabulary over words between whitespace, tokenizer-characters.json 32,000 tokens of characters, codes-characters.txt its merges; scores-bpe.model, scores-unigram.model what
+    sentencepiece learns from mixed-20m.txt; ids-ENCODING-LANGUAGE-6m.npz are ids of chunks.
     """
 
     def __init__(self, cache: Path, shared: Path | None):
@@ -82,6 +83,8 @@ def make(path: Path, shared: Path | None) -> None:
             _wordpiece_json(temporary, _reference(shared), whole=path.name == "tokenizer-bert.json")
         elif path.name == "tokenizer-characters.json":
             _characters_json(temporary, _made(path, "mixed-20m.txt", shared))
+        elif kind == "scores":
+            _scores(path, temporary, shared)
         elif path.name == "codes-characters.txt":
             _codes(temporary, _made(path, "tokenizer-characters.json", shared))
         elif kind == "tokenizer":
@@ -216,6 +219,27 @@ def _characters_json(path: Path, text: Path) -> None:
     options = {"special_tokens": ["<unk>"], "end_of_word_suffix": "</w>", "limit_alphabet": 1000, "show_progress": False}
     tokenizer.train([str(text)], trainers.BpeTrainer(vocab_size=32_000, **options))
     tokenizer.save(str(path))
+
+
+def _scores(path: Path, temporary: Path, shared: Path | None) -> None:
+    """Learn a model of SentencePiece from the lines of a text: scores-bpe, scores-unigram, scores-unigram-nmt; -1m: a small one."""
+    import sentencepiece
+
+    _, algorithm, *options = path.stem.split("-")
+    small = "1m" in options
+    sentencepiece.SentencePieceTrainer.train(
+        input=str(_made(path, "mixed-1m.txt" if small else "mixed-20m.txt", shared)),
+        model_prefix=str(temporary.with_suffix("")),
+        model_type=algorithm,
+        vocab_size=8_000 if small else 32_000,
+        normalization_rule_name="nmt_nfkc" if "nmt" in options else "identity",
+        remove_extra_whitespaces="nmt" in options,
+        split_by_unicode_script=False,
+        split_by_number=False,
+        num_threads=1,
+        minloglevel=2,
+    )
+    temporary.with_suffix(".vocab").unlink()
 
 
 def _codes(path: Path, tokenizer: Path) -> None:

@@ -80,6 +80,7 @@ class Files:
     vocabulary: str | None = None
     tokenizer_json: str | None = None
     codes: str | None = None
+    model: str | None = None
 
     @property
     def ranks(self) -> str:
@@ -97,12 +98,13 @@ class Files:
 
 
 def beam_bpe(files: Files, source: str = "") -> Encoder:
-    """Ours, from our folder, a rank file or a tokenizer.json: whichever is given."""
+    """Ours, from our folder, a rank file, a tokenizer.json or a .model: whichever is given."""
     import numpy as np
 
     from beam_bpe import Tokenizer
 
     paths = {"folder": files.vocabulary, "rank file": files.ranks, "tokenizer.json": files.tokenizer_json}
+    paths["model"] = files.model
     tokenizer = Tokenizer.load(paths[source] if source else files.vocabulary or files.ranks)
 
     def laid_out(documents: Sequence[str]) -> tuple[bytes, Any]:
@@ -224,6 +226,14 @@ def tokenizers(files: Files, source: str = "") -> Encoder:
     )
 
 
+def sentencepiece(files: Files, source: str = "") -> Encoder:
+    """SentencePiece, from a .model; it has one thread where it is told so."""
+    import sentencepiece as peer
+
+    made = peer.SentencePieceProcessor(model_file=files.model)
+    return Encoder(made, made.encode, batches={"encode": Batches(lambda block: made.encode(block, num_threads=1))})
+
+
 def subword_nmt(files: Files, source: str = "") -> Encoder:
     """subword-nmt, from its codes; it gives strings, whose ids are those of the tokenizer.json."""
     from subword_nmt.apply_bpe import BPE
@@ -256,6 +266,7 @@ ENCODERS: dict[str, Callable[..., Encoder]] = {
     "fastokens": fastokens,
     "gigatoken": gigatoken,
     "quicktok": quicktok,
+    "sentencepiece": sentencepiece,
     "subword_nmt": subword_nmt,
     "tiktoken": tiktoken,
     "tokenizers": tokenizers,
@@ -480,7 +491,8 @@ def main() -> None:
     parser.add_argument("--vocabulary", help="the encoding as a folder of ours")
     parser.add_argument("--tokenizer-json", help="the encoding as a tokenizer.json")
     parser.add_argument("--codes", help="the encoding as codes of subword-nmt")
-    parser.add_argument("--source", default="", help="of ours: folder, rank file, tokenizer.json")
+    parser.add_argument("--model", help="the encoding as SentencePiece's .model")
+    parser.add_argument("--source", default="", help="of ours: folder, rank file, tokenizer.json, model")
     parser.add_argument("--way", default="call", help="call, or a way to take many documents")
     parser.add_argument("--most", type=int, default=0, help="bytes of text")
     parser.add_argument("--cold", type=int, default=8_000_000, help="bytes of text for the new object, at most half")
@@ -492,7 +504,7 @@ def main() -> None:
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     # This folder must not hide the peers.
     sys.path[:] = [path for path in sys.path if Path(path or ".").resolve() != Path(__file__).resolve().parent]
-    files = Files(options.encoding, options.reference, options.vocabulary, options.tokenizer_json, options.codes)
+    files = Files(options.encoding, options.reference, options.vocabulary, options.tokenizer_json, options.codes, options.model)
     answer = PROGRAMS[options.what](lambda: ENCODERS[options.name](files, options.source), options)
     print(json.dumps(answer))
     sys.stdout.flush()

@@ -16,7 +16,8 @@ P8      the encoding job: its rate against its kernel, its stages, its memory
 P9      two local workers against one
 P10     learning characters and WordPiece from words that are counted already; memory
 P11     encoding with WordPiece and with merges of characters; are the ids those of tokenizers?
-P12     learning a Unigram language model, and its worth on unseen text, beside sentencepiece
+P12     learning what sentencepiece learns, from raw lines: Unigram and its worth on unseen text, and merges
+P13     encoding by scores, BPE and Unigram, beside sentencepiece; are the ids its own?
 latency one short string a call
 load    from a file to a tokenizer, and its pickle
 memory  bytes for each distinct word
@@ -57,6 +58,7 @@ BENCHMARKS = {
     "P10": "p10_pieces",
     "P11": "p11_encoding_pieces",
     "P12": "p12_unigram",
+    "P13": "p13_scores",
     "latency": "latency",
     "load": "loading",
     "memory": "memory",

@@ -1,6 +1,7 @@
-"""Unigram models of equal size from the same lines, and one evaluator of all: `python unigram_models.py NAME ARGUMENTS`.
+"""Models of equal size from the same lines, and one evaluator of Unigram models: `python unigram_models.py NAME ARGUMENTS`.
 
-A model is a JSON object of pieces and scores.  Words are what stands between spaces of a line, with ▁ before.
+A model is a JSON object of pieces, in the order of their ids, and scores.  Words are what stands between spaces of a line,
+with ▁ before.
 """
 
 from __future__ import annotations
@@ -12,66 +13,82 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from fractions import Fraction
 from pathlib import Path
 from typing import Any, Iterator
+
+import numpy as np
 
 MARK = "▁"
 MOST_LINE = 4192  # bytes; sentencepiece leaves out longer lines
 HELD_OUT = 3_000_000  # bytes at the end of the whole text
-META = 3  # pieces of sentencepiece that are no pieces of text: unknown, begin, end
+NORMALIZER = "metaspace"
+META = ("<unk>", "<s>", "</s>")  # pieces that are no pieces of text
 
 
 def prepare(text: str, whole: str, lines: str, held_out: str) -> dict[str, Any]:
-    """Write the lines to learn from, and those at the end of the whole text that do not occur among them."""
-    learned = [line for line in _lines(Path(text).read_bytes()) if len(line.encode()) <= MOST_LINE]
+    """Write the lines to learn from, and those at the end of the whole text that do not occur among them.
+
+    Lines with the text of a meta piece are left out: we refuse them in words, sentencepiece cuts them there.
+    """
+    learned = [line for line in _lines(_decoded(text)) if len(line.encode()) <= MOST_LINE and not any(map(line.count, META))]
     Path(lines).write_text("\n".join(learned) + "\n", encoding="utf-8", newline="")
     known = set(learned)
-    end = Path(whole).read_bytes()[-HELD_OUT:]
-    others = [line for line in _lines(end[end.index(b"\n") + 1 :]) if line not in known]
+    end = Path(whole).read_bytes()[-HELD_OUT:].decode(errors="replace")
+    others = [line for line in _lines(end[end.index("\n") + 1 :]) if line not in known]
     Path(held_out).write_text("\n".join(others) + "\n", encoding="utf-8", newline="")
-    return {"lines": len(learned), "held_out": len(others), "bytes": sum(len(line.encode()) + 1 for line in others)}
+    return {
+        "lines": len(learned),
+        "characters": len(set().union(MARK, *learned) - {" "}),
+        "bytes": sum(len(line.encode()) + 1 for line in others),
+    }
 
 
-def _lines(data: bytes) -> list[str]:
-    return [line for line in data.decode(errors="replace").split("\n") if line]
+def _decoded(path: str) -> str:
+    return Path(path).read_bytes().decode(errors="replace")
+
+
+def _lines(text: str) -> list[str]:
+    return [line for line in text.split("\n") if line]
 
 
 def _words(path: str) -> Counter[str]:
     words: Counter[str] = Counter()
-    with open(path, encoding="utf-8", newline="") as file:
-        for line in file.read().split("\n"):
-            if line:
-                words.update(line.replace(MARK, " ").split(" "))
+    for line in _lines(_decoded(path)):
+        words.update(line.replace(MARK, " ").split(" "))
     return Counter({MARK + word: count for word, count in words.items()})
 
 
-def ours(lines: str, vocab_size: str, coverage: str, model: str, *factor: str) -> dict[str, Any]:
-    """Read, count and learn, with a shrinking factor other than the default."""
-    from beam_bpe.alphabet import count_characters, most_frequent
-    from beam_bpe.unigram import learn_pieces
-    from beam_bpe.words import WordCounts
+def ours(algorithm: str, lines: str, vocab_size: str, coverage: str, model: str) -> dict[str, Any]:
+    """Read, count and learn."""
+    from beam_bpe import WordCounts, _words, train
+    from beam_bpe.normalize import normalize_documents
+    from beam_bpe.pretokenize import pre_tokenizer
+    from beam_bpe.words import parameters_of, unpack_table
 
     clock = _Clock()
-    words = WordCounts.from_mapping(_words(lines))
+    data = Path(lines).read_bytes()
+    ends = np.flatnonzero(np.frombuffer(data, np.uint8) == ord("\n"))
+    bounds = np.stack([np.append(0, ends[:-1] + 1), ends], axis=1).reshape(-1)
+    text, bounds = normalize_documents(data, bounds, NORMALIZER)
+    metaspace, table = pre_tokenizer("metaspace"), _words.WordTable()
+    metaspace.count(table, text, bounds)
+    packed = table.pack(1, ordered=True)
+    words = WordCounts(unpack_table(packed[0][1])[2], parameters_of(metaspace, normalizer=NORMALIZER))
     counted = clock.read()["seconds"]
-    found = count_characters(words).sum(0)
-    counts = {int(character): int(found[character]) for character in found.nonzero()[0]}
-    pieces = learn_pieces(
-        words,
-        int(vocab_size) - META,
-        characters=most_frequent(counts, Fraction(coverage)),
-        **({"shrinking_factor": factor[0]} if factor else {}),
+    vocabulary = train(
+        words, int(vocab_size), algorithm=algorithm, character_coverage=coverage, special_tokens=META
     )
     took = clock.read()
-    _save(model, dict(zip(pieces.spellings, pieces.scores.tolist())))
-    return {**took, "counting": counted, "words": len(words), "characters": pieces.characters, "seeds": pieces.seeds}
+    pieces = [piece.decode() for piece in vocabulary.tokens[len(META) :]]
+    _save(model, dict(zip(pieces, vocabulary.layout.scores[len(META) :].tolist())))
+    return {**took, "counting": counted, "words": len(words)}
 
 
-def sentencepiece(lines: str, vocab_size: str, coverage: str, model: str) -> dict[str, Any]:
+def sentencepiece(algorithm: str, lines: str, vocab_size: str, coverage: str, model: str, limit: str) -> dict[str, Any]:
     """Train sentencepiece, in one thread."""
     import sentencepiece as peer
 
+    _limit(limit)
     with tempfile.TemporaryDirectory() as folder:
         prefix = os.path.join(folder, "theirs")
         clock = _Clock()
@@ -79,7 +96,7 @@ def sentencepiece(lines: str, vocab_size: str, coverage: str, model: str) -> dic
             input=lines,
             model_prefix=prefix,
             vocab_size=int(vocab_size),
-            model_type="unigram",
+            model_type=algorithm.removeprefix("sentencepiece-"),
             character_coverage=float(coverage),
             normalization_rule_name="identity",
             split_by_unicode_script=False,
@@ -90,25 +107,33 @@ def sentencepiece(lines: str, vocab_size: str, coverage: str, model: str) -> dic
         )
         took = clock.read()
         theirs = peer.SentencePieceProcessor(model_file=f"{prefix}.model")
-    _save(model, {theirs.id_to_piece(i): theirs.get_score(i) for i in range(META, len(theirs))})
+    _save(model, {theirs.id_to_piece(i): theirs.get_score(i) for i in range(len(META), len(theirs))})
     return took
 
 
-def tokenizers(lines: str, vocab_size: str, model: str) -> dict[str, Any]:
+def tokenizers(lines: str, vocab_size: str, model: str, limit: str) -> dict[str, Any]:
     """Train Hugging Face's tokenizers, in one thread; it has no coverage."""
     os.environ["RAYON_NUM_THREADS"] = "1"
     from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
+    _limit(limit)
     peer = Tokenizer(models.Unigram())
     peer.pre_tokenizer = pre_tokenizers.Metaspace()
     trainer = trainers.UnigramTrainer(vocab_size=int(vocab_size), unk_token="<unk>", special_tokens=["<unk>"], show_progress=False)
     clock = _Clock()
-    with open(lines, encoding="utf-8", newline="") as file:
-        peer.train_from_iterator(file.read().split("\n"), trainer)
+    peer.train_from_iterator(_lines(_decoded(lines)), trainer)
     took = clock.read()
     pieces = json.loads(peer.to_str())["model"]["vocab"]
     _save(model, {piece: score for piece, score in pieces if piece != "<unk>"})
     return took
+
+
+def alike(*paths: str) -> dict[str, Any]:
+    """Tell how many pieces two models share, whether these stand in the same order, and how many the larger has."""
+    first, second = (json.loads(Path(path).read_text(encoding="utf-8")) for path in paths)
+    shared = [piece for piece in first if piece in second]
+    in_order = shared == [piece for piece in second if piece in first]
+    return {"shared": len(shared), "in_order": in_order, "pieces": max(len(first), len(second))}
 
 
 def score(held_out: str, *paths: str) -> dict[str, Any]:
@@ -153,6 +178,13 @@ def _score(words: dict[str, int], model: dict[str, float]) -> Iterator[tuple[str
         yield word, count, -sums[-1], -best[-1][1]
 
 
+def _limit(seconds: str) -> None:
+    """End this process, with SIGXCPU, when it has taken so many seconds of CPU."""
+    import resource
+
+    resource.setrlimit(resource.RLIMIT_CPU, (int(seconds), int(seconds) + 5))
+
+
 class _Clock:
     def __init__(self) -> None:
         self._wall, self._cpu = time.perf_counter(), time.process_time()
@@ -166,5 +198,5 @@ def _save(path: str, model: dict[str, float]) -> None:
 
 
 if __name__ == "__main__":
-    calls = {call.__name__: call for call in (prepare, ours, sentencepiece, tokenizers, score)}
+    calls = {call.__name__: call for call in (prepare, ours, sentencepiece, tokenizers, alike, score)}
     print(json.dumps(calls[sys.argv[1]](*sys.argv[2:])))

@@ -96,6 +96,11 @@ def step_of(charsmap: bytes, rule: str = "") -> str:
     return SHIPPED + rule if rule in RULES and shipped(rule) == charsmap else embedded(charsmap)
 
 
+def identity(step: str) -> str:
+    """Return a step that holds tables with their SHA-256 in their place, any other as it is."""
+    return step if step.startswith(SHIPPED) else f"{step.partition(':')[0]}:{digest(step)}"
+
+
 def digest(step: str) -> str:
     """Return the SHA-256 of a step's tables, for artifacts."""
     return hashlib.sha256(shipped(step[len(SHIPPED) :]) if step.startswith(SHIPPED) else unpacked(step)).hexdigest()

@@ -7,7 +7,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 from beam_bpe import _words, progress
 from beam_bpe.documents import DocumentBatch
-from beam_bpe.normalize import check_normalizer, normalize_documents, steps_of
+from beam_bpe.normalize import check_normalizer, normalize_documents, shown, steps_of
 from beam_bpe.pretokenize import PreTokenizer
 from beam_bpe.special import SpecialTokens
 from beam_bpe.words import add_totals
@@ -111,9 +111,14 @@ class WordCounter:
         return add_totals(batch.totals, found)
 
 
+#: How the steps begin that make U+2581 of spaces.
+_ESCAPING = ("escape_", "Metaspace:")
+
+
 def check_spaces(pre_tokenizer: PreTokenizer, normalizer: str | None) -> None:
     """Raise ValueError if words begin at U+2581, and no step of the normalizer makes them of spaces."""
-    if pre_tokenizer.name == "metaspace" and (normalizer is None or "escape_whitespaces" not in steps_of(normalizer)):
+    steps = () if normalizer is None else steps_of(normalizer)
+    if pre_tokenizer.name == "metaspace" and not any(step.startswith(_ESCAPING) for step in steps):
         chosen = "metaspace" if normalizer is None else f"{normalizer}+metaspace"
         raise ValueError(
             "the pattern 'metaspace' begins words at U+2581, which spaces become by a normalizer: choose "
@@ -122,5 +127,5 @@ def check_spaces(pre_tokenizer: PreTokenizer, normalizer: str | None) -> None:
 
 
 def _told(pre_tokenizer: PreTokenizer, tokens: tuple[str, ...], normalizer: str | None) -> str:
-    normalized = f" and the normalizer {normalizer}" if normalizer else ""
+    normalized = f" and the normalizer {shown(normalizer)}" if normalizer else ""
     return f"{pre_tokenizer.name!r} with the special tokens {list(tokens)}{normalized}"

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import BinaryIO, Iterator, Protocol
 
 from beam_bpe import _scan
-from beam_bpe.normalize import CHARACTER_STEPS, steps_of
+from beam_bpe.normalize import CHARACTER_STEPS, shown, steps_of
 from beam_bpe.pretokenize import PreTokenizer
 from beam_bpe.special import SpecialTokens
 
@@ -53,7 +53,7 @@ class WordCutter:
 
     def __init__(self, pre_tokenizer: PreTokenizer, special_tokens: SpecialTokens, normalizer: str | None = None):
         if pre_tokenizer.scanner is None or not may_be_cut(pre_tokenizer, normalizer):
-            behind = "" if normalizer is None else f" behind the normalizer {normalizer}"
+            behind = "" if normalizer is None else f" behind the normalizer {shown(normalizer)}"
             raise ValueError(f"under the pattern {pre_tokenizer.pattern!r}{behind} no place is known where a word ends")
         self._scanner = pre_tokenizer.scanner
         self._normalized = normalizer is not None

@@ -93,7 +93,7 @@ def check_normalizer(name: str | None) -> None:
 
 
 def spec(name: str | None) -> dict[str, Any] | None:
-    """Return what defines the text that a normalizer makes, for artifacts and fingerprints; None for None."""
+    """Return what defines the text that a normalizer makes, for artifacts; None for None."""
     if name is None:
         return None
     steps = steps_of(name)
@@ -103,6 +103,19 @@ def spec(name: str | None) -> dict[str, Any] | None:
     if tables := {step: charsmap.digest(step) for step in steps if step.startswith(charsmap.SHIPPED)}:
         found["tables"] = tables  # of one name in several versions of the package
     return found
+
+
+def identity(name: str | None) -> dict[str, Any] | None:
+    """Return what `spec` does, tables by their SHA-256: they may be compressed in several ways; for fingerprints."""
+    found = spec(name)
+    if found is not None:
+        found["steps"] = [charsmap.identity(step) if charsmap.is_charsmap(step) else step for step in found["steps"]]
+    return found
+
+
+def shown(name: str) -> str:
+    """Return the name of a normalizer for people, without the tables that it may hold."""
+    return "+".join(f"{step[:32]}…" if len(step) > 60 else step for step in name.split("+"))
 
 
 def normalizer_of(record: Mapping[str, Any] | None) -> str | None:

@@ -88,7 +88,9 @@ class Precompiled:
     def documents(self, data: Any, bounds: Any) -> tuple[bytes, bytes]:
         """Return documents normalized, side by side, and their bounds as packed int64 numbers."""
         view = memoryview(data)
-        made = [self.normalize(str(view[start:end], "utf-8")).encode() for start, end in zip(*(bounds.reshape(-1, 2).T.tolist()))]
+        made = [
+            self.normalize(str(view[start:end], "utf-8")).encode() for start, end in zip(*(bounds.reshape(-1, 2).T.tolist()))
+        ]
         ends = np.cumsum([0, *map(len, made)], dtype=np.int64)
         return b"".join(made), np.repeat(ends, 2)[1:-1].tobytes()
 

@@ -15,7 +15,7 @@ from beam_bpe import artifacts
 from beam_bpe.formats import parquet
 from beam_bpe.layout import AddedToken, Layout
 from beam_bpe.model import Model, byte_token
-from beam_bpe.normalize import check_normalizer, spec
+from beam_bpe.normalize import check_normalizer, identity, spec
 from beam_bpe.pretokenize import PreTokenizer
 from beam_bpe.special import SpecialTokens
 
@@ -277,7 +277,8 @@ class Vocabulary:
             "merges": len(self.left) if merging else 0,
         }
         if self.normalizer is not None:  # several names may say the same steps
-            head["normalizer"] = head.pop("normalizer_spec")
+            del head["normalizer_spec"]
+            head["normalizer"] = identity(self.normalizer)
         if self.layout is not None:
             head["layout"] = {key: value for key, value in self.layout.spec().items() if key != "origin"}
         state = hashlib.sha256(artifacts.canonical_json(head).encode())

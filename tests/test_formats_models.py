@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import io
+import json
 import random
 from dataclasses import replace
 
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 
 from beam_bpe import Tokenizer, WordCounts, charsmap, formats, normalize, train
 from beam_bpe.artifacts import FormatError
-from beam_bpe.formats import model_file, scored, sentencepiece
+from beam_bpe.formats import huggingface, model_file, scored, sentencepiece
 from beam_bpe.formats.difficult import TEXTS, own_texts
 from beam_bpe.formats.model_file import SentencePieceModel, content_of, model_of
 from beam_bpe.formats.sentencepiece import model_of_vocabulary, vocabulary_of
@@ -266,11 +267,11 @@ def test_to_tokenizers_and_back(family, learned, tmp_path):
 
 
 def parts_of(piece: str, ranks: dict[str, int]) -> list[str]:
-    """Return what merges make of a piece before it is formed."""
+    """Return what merges make of a piece before it is formed, two parts or more that do not merge."""
     symbols = list(piece)
     while len(symbols) > 2:
         joined = [ranks.get(left + right, len(ranks)) for left, right in zip(symbols, symbols[1:])]
-        if min(joined) >= ranks[piece]:
+        if min(joined) == len(ranks):
             break
         at = joined.index(min(joined))
         symbols[at : at + 2] = ["".join(symbols[at : at + 2])]
@@ -353,3 +354,36 @@ def test_any_model_there_and_back(rows, kind, prefix, removes, suffix):
     bare = replace(vocabulary, layout=replace(vocabulary.layout, origin={}))
     again = vocabulary_of(model_of(content_of(model_of_vocabulary(bare))))
     assert again == vocabulary
+
+
+def test_any_bpe_in_tokenizers():
+    """Merges of tokenizers give what scores give, whatever their order: pieces may be formed of parts that score less."""
+    tokenizers = pytest.importorskip("tokenizers")
+    rng = random.Random(0)
+    for _ in range(120):
+        pieces = list(dict.fromkeys("".join(rng.choices("abc▁", k=rng.randrange(2, 6))) for _ in range(rng.randrange(1, 13))))
+        scores = [-float(score) for score in rng.sample(range(1, 100), len(pieces) + 4)]
+        model = SentencePieceModel(
+            ("<unk>", *pieces, *"abc▁"), [0.0, *scores], ("unknown", *["normal"] * len(scores)), {"model_type": "bpe"}
+        )
+        content = json.dumps(huggingface.content_of(vocabulary_of(model)))
+        theirs, peer = tokenizers.Tokenizer.from_str(content), spm.SentencePieceProcessor(model_proto=content_of(model))
+        for _ in range(40):
+            text = "".join(rng.choices("abcabc d", k=rng.randrange(1, 13)))
+            assert theirs.encode(text, add_special_tokens=False).ids == peer.encode(text), (model.pieces, text)
+
+
+@pytest.mark.parametrize(
+    "said, changes",
+    [
+        ("'ab' and 'bc' have one score", {"scores": [0, -1, -1, -5, -6, -7]}),
+        ("'c' of the piece 'bc' is none", {"pieces": ("<unk>", "ab", "bc", "a", "b", "d")}),
+        ("no unused tokens: that 'ab' is one", {"kinds": ("unknown", "unused", *["normal"] * 4)}),
+        ("no user-defined tokens: that 'ab' is one", {"kinds": ("unknown", "user_defined", *["normal"] * 4)}),
+    ],
+)
+def test_what_merges_cannot_say(said, changes):
+    given = {"pieces": ("<unk>", "ab", "bc", "a", "b", "c"), "scores": [0, -1, -2, -5, -6, -7], "kinds": ("unknown", *["normal"] * 5)}
+    model = SentencePieceModel(**{**given, "trainer": {"model_type": "bpe"}, **changes})
+    with pytest.raises(ValueError, match=said):
+        huggingface.content_of(vocabulary_of(model))

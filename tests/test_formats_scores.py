@@ -152,7 +152,7 @@ def test_ids(family, tmp_path):
     both = Both(FAMILIES[family](), tmp_path)
     rng = random.Random(len(family))
     parts = [*TEXT, " ", "  ", SPACE, "<s>", "<mask>", "New", "<unk>", "<0xE4>", "\u0301", "☃", "\u3000", "①"]
-    both.check([*TEXTS[::3], *own_texts(both.vocabulary, 500), *("".join(rng.choices(parts, k=rng.randrange(1, 40))) for _ in range(1000))])
+    both.check([*TEXTS[::9], *own_texts(both.vocabulary, 200), *("".join(rng.choices(parts, k=rng.randrange(1, 40))) for _ in range(500))])
 
 
 @pytest.mark.slow
@@ -187,7 +187,7 @@ def test_there_and_back(family, tmp_path):
     folder = str(tmp_path / "folder")
     vocabulary.save(folder)
     assert formats.load(folder) == vocabulary and huggingface.content_of(formats.load(folder)) == written
-    huggingface.save(vocabulary, str(tmp_path / "again.json"), verify=family in ("llama 2 of today", "nllb", "unigram, first"))
+    huggingface.save(vocabulary, str(tmp_path / "again.json"), verify=family == "llama 2 of today")
     assert formats.load(str(tmp_path / "again.json")) == vocabulary
 
 
@@ -197,7 +197,7 @@ def test_decoding(family, tmp_path):
     vocabulary = Both(FAMILIES[family](), tmp_path).vocabulary
     theirs = tokenizers.Tokenizer.from_str(json.dumps(huggingface.content_of(vocabulary)))
     ours = Tokenizer(vocabulary)
-    for text in [*TEXTS[::20], " a  b ", "a", " ", f"{SPACE}a", "<mask> a"]:
+    for text in [*TEXTS[::40], " a  b ", "a", " ", f"{SPACE}a", "<mask> a"]:
         if "<0x" in text:
             continue
         ids = ours.encode(text, allowed_special="all")

@@ -13,8 +13,8 @@ from beam_bpe.commands.vocabularies import add_format, load
 from beam_bpe.formats.parquet import vocabulary_table
 
 _HELP = (
-    "Write a vocabulary in another format. What that format cannot hold is refused, and a tokenizer.json is tried with "
-    "the tokenizers library before it is written."
+    "Write a vocabulary in another format. What that format cannot hold is refused; a tokenizer.json and a .model are tried "
+    "with the libraries that read them before they are written."
 )
 
 
@@ -27,7 +27,7 @@ def add(added: Any) -> dict[str, Parser]:
     parser.add_argument("-o", "--output", required=True, metavar="PATH", help="the file or folder to write")
     parser.add_argument("--to", choices=formats.FORMATS, help="by default by the name of the output")
     add_format(parser.add_argument_group("vocabulary"))
-    parser.add_argument("--no-verify", action="store_true", help="write a tokenizer.json without trying it")
+    parser.add_argument("--no-verify", action="store_true", help="write a tokenizer.json or a .model without trying it")
     parser.add_argument("--overwrite", action="store_true", help="replace what stands in the output")
     parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
     parser.set_defaults(run=_convert)
@@ -36,8 +36,8 @@ def add(added: Any) -> dict[str, Parser]:
 
 def _convert(args: argparse.Namespace) -> None:
     chosen = args.to or _format_by_name(args.output)
-    if args.no_verify and chosen not in ("huggingface", "tiktoken"):
-        raise UsageError("--no-verify goes with --to huggingface or tiktoken, which alone are tried")
+    if args.no_verify and chosen not in _TRIED:
+        raise UsageError(f"--no-verify goes with --to {' or '.join(_TRIED)}, which alone are tried")
     output = _place(args.output, chosen)
     vocabulary = load(args, args.vocabulary)
     options: dict[str, Any] = {"verify": False} if args.no_verify else {}
@@ -57,7 +57,10 @@ def _convert(args: argparse.Namespace) -> None:
 #: Files that a format puts into a folder: their names stand for the folder.
 _FILES = {"parquet": ("vocabulary.parquet", "merges.parquet"), "gpt2": ("vocab.json", "merges.txt")}
 
-_SUFFIXES = {".tiktoken": "tiktoken", ".json": "huggingface", "vocab.txt": "bert", "codes": "subword_nmt"}
+#: Formats that are tried before they are written.
+_TRIED = ("huggingface", "tiktoken", "sentencepiece")
+
+_SUFFIXES = {".model": "sentencepiece", ".tiktoken": "tiktoken", ".json": "huggingface", "vocab.txt": "bert", "codes": "subword_nmt"}
 
 
 def _place(path: str, format: str) -> str:

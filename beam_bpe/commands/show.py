@@ -9,6 +9,7 @@ from beam_bpe import artifacts, console, formats, shards, storage, words
 from beam_bpe.artifacts import FormatError
 from beam_bpe.commands.usage import Parser
 from beam_bpe.formats.parquet import MERGES_FILE, VOCABULARY_FILE
+from beam_bpe.normalize import shown
 from beam_bpe.vocabulary import Vocabulary
 from beam_bpe.words import WordCounts
 
@@ -109,7 +110,7 @@ def print_foreign(path: str, vocabulary: Vocabulary) -> None:
 def _print_rules(vocabulary: Vocabulary) -> None:
     """Print how tokens are found, where it is not by merges of bytes, and the normalizer, if there is one."""
     if vocabulary.normalizer:
-        print(f"{'normalizer':<11} {'+'.join(console.shortened(step, 60) for step in vocabulary.normalizer.split('+'))}")
+        print(f"{'normalizer':<11} {shown(vocabulary.normalizer)}")
     if model := vocabulary.model.spec():
         told = ", ".join(name if value is True else f"{name} {value}" for name, value in model.items())
         print(f"{'model':<11} {told}")

@@ -23,8 +23,8 @@ def add_vocabulary(parser: Parser, *, several: bool = False) -> None:
         required=True,
         metavar="PATH",
         action="append" if several else "store",
-        help="our folder, tokenizer.json, a rank file of tiktoken, vocab.json beside merges.txt, BERT's vocab.txt, or codes "
-        "of subword-nmt; a path or URL"
+        help="our folder, tokenizer.json, SentencePiece's .model, a rank file of tiktoken, vocab.json beside merges.txt, BERT's "
+        "vocab.txt, or codes of subword-nmt; a path or URL"
         + ("; repeatable" if several else ""),
     )
     add_format(group)

@@ -257,11 +257,16 @@ def _read_unigram(content: Mapping[str, Any], added: tuple[AddedToken, ...]) -> 
     if type(unk) is not int or not 0 <= unk < len(vocab):
         raise ValueError(f"the model has unk_id={str(unk)[:80]}, and ids from 0 to {len(vocab) - 1:,}")
     model = Model(
-        algorithm="unigram", unit="character", unk_token=next(islice(vocab, unk, None)), byte_fallback=_flag(content, "byte_fallback")
+        algorithm="unigram",
+        unit="character",
+        unk_token=next(islice(vocab, unk, None)),
+        byte_fallback=_flag(content, "byte_fallback"),
     )
     tokens = read_pieces(vocab, added)
     if model.byte_fallback and tokens[unk : unk + 1] not in ([], [b""]):
-        raise Unsupported(f"the model's byte_fallback with an unk token {model.unk_token!r} that is not special cannot be represented")
+        raise Unsupported(
+            f"the model's byte_fallback with an unk token {model.unk_token!r} that is not special cannot be represented"
+        )
     normal = np.array([bool(token) for token in tokens] + [False] * (len(vocab) - len(tokens)))
     if not normal.any():
         raise ValueError("the model Unigram has special tokens only")
@@ -278,7 +283,9 @@ def read_scores(vocab: Any) -> tuple[dict[str, int], np.ndarray]:
     """Return the ids of the pieces of a vocab that lists [piece, score], and the scores by id."""
     if not isinstance(vocab, list) or not 0 < len(vocab) <= MOST_IDS:
         many = f" of {len(vocab):,}" if isinstance(vocab, list) and vocab else ""
-        raise ValueError(f"the model Unigram has no vocab that lists pieces and scores, or one{many} pieces; at most {MOST_IDS:,} are read")
+        raise ValueError(
+            f"the model Unigram has no vocab that lists pieces and scores, or one{many} pieces; at most {MOST_IDS:,} are read"
+        )
     ids: dict[str, int] = {}
     scores = np.empty(len(vocab))
     for i, entry in enumerate(vocab):
@@ -293,7 +300,9 @@ def read_scores(vocab: Any) -> tuple[dict[str, int], np.ndarray]:
             scores[i] = np.inf
     if not np.isfinite(scores).all():
         i = int(np.argmin(np.isfinite(scores)))
-        raise ValueError(f"the piece of id {i} of the vocab, {vocab[i][0][:60]!r}, has the score {str(vocab[i][1])[:20]}, no finite number")
+        raise ValueError(
+            f"the piece of id {i} of the vocab, {vocab[i][0][:60]!r}, has the score {str(vocab[i][1])[:20]}, no finite number"
+        )
     return ids, scores
 
 

@@ -28,13 +28,19 @@ def write_model(vocabulary: Vocabulary, vocab: Mapping[str, int]) -> dict[str, A
         if ids:
             shown = layout.tokens[ids[0]].decode()[:60]
             raise Unsupported(f"tokenizers has no {name} tokens: that {shown!r} is one would be lost")
-    return _unigram(vocabulary, layout, vocab) if vocabulary.model.algorithm == "unigram" else _merges(vocabulary, layout, vocab)
+    return (
+        _unigram(vocabulary, layout, vocab)
+        if vocabulary.model.algorithm == "unigram"
+        else _merges(vocabulary, layout, vocab)
+    )
 
 
 def _unigram(vocabulary: Vocabulary, layout: Layout, vocab: Mapping[str, int]) -> dict[str, Any]:
     model = vocabulary.model
     if model.byte_fallback and model.single_precision:
-        raise Unsupported("tokenizers finds the tokens of bytes in texts that spell them, which sentencepiece does not: ids would differ")
+        raise Unsupported(
+            "tokenizers finds the tokens of bytes in texts that spell them, which sentencepiece does not: ids would differ"
+        )
     by_id = {i: text for text, i in vocab.items()}
     missing = next((i for i in range(len(by_id)) if i not in by_id), None)
     if missing is not None:
@@ -59,7 +65,9 @@ def _merges(vocabulary: Vocabulary, layout: Layout, vocab: Mapping[str, int]) ->
     model = vocabulary.model
     assert layout.scores is not None
     apart = {byte_token(byte).encode() for byte in range(256)} if model.byte_fallback else set()
-    scores = {token.decode(): float(layout.scores[i]) for i, token in enumerate(layout.tokens) if token and token not in apart}
+    scores = {
+        token.decode(): float(layout.scores[i]) for i, token in enumerate(layout.tokens) if token and token not in apart
+    }
     order = sorted((text for text in scores if len(text) > 1), key=lambda text: -scores[text])
     for one, other in zip(order, order[1:]):
         if scores[one] == scores[other]:

@@ -196,7 +196,9 @@ def model_of_vocabulary(vocabulary: Vocabulary) -> SentencePieceModel:
     """
     model, layout = vocabulary.model, vocabulary.layout
     if not model.is_scored or layout is None or layout.scores is None:
-        raise ValueError(f"a .model holds {' or '.join(_ALGORITHMS.values())}, and the vocabulary is {model.algorithm} of {model.unit}s")
+        raise ValueError(
+            f"a .model holds {' or '.join(_ALGORITHMS.values())}, and the vocabulary is {model.algorithm} of {model.unit}s"
+        )
     if vocabulary.pre_tokenizer.name not in ("none", "metaspace"):
         raise _lost(f"the pre-tokenizer {vocabulary.pre_tokenizer.name!r} (whole texts are meant by it)")
     if vocabulary.pre_tokenizer.name == "metaspace" and not model.single_precision and model.algorithm == "unigram":
@@ -206,7 +208,9 @@ def model_of_vocabulary(vocabulary: Vocabulary) -> SentencePieceModel:
     scores = layout.scores.astype(np.float32)
     if not np.array_equal(scores, layout.scores):
         i = int(np.argmax(scores != layout.scores))
-        raise ValueError(f"a .model has scores of 32 bits, and that of id {i} is {layout.scores[i]!r}: its last digits would be lost")
+        raise ValueError(
+            f"a .model has scores of 32 bits, and that of id {i} is {layout.scores[i]!r}: its last digits would be lost"
+        )
     pieces, kinds = _pieces(vocabulary, layout)
     kept = layout.origin.get(_ORIGIN, {})
     normalizer, as_suffix = _write_normalizer(vocabulary.normalizer, _spec_of(kept.get("normalizer", {"name": ""})))
@@ -232,7 +236,9 @@ def model_of_vocabulary(vocabulary: Vocabulary) -> SentencePieceModel:
 
 
 def _lost(what: str) -> ValueError:
-    return ValueError(f"a .model cannot say {what}, which would be lost: write a tokenizer.json, or keep it in our own files")
+    return ValueError(
+        f"a .model cannot say {what}, which would be lost: write a tokenizer.json, or keep it in our own files"
+    )
 
 
 def _update(spec: dict[str, Any], wanted: Mapping[str, Any]) -> None:
@@ -261,7 +267,9 @@ def _pieces(vocabulary: Vocabulary, layout: Layout) -> tuple[list[str], list[str
     assert vocabulary.unk_id is not None  # of all models with scores
     kinds[vocabulary.unk_id] = "unknown"
     if "" in pieces:
-        raise ValueError(f"a .model has a piece for every id, and there is none of id {pieces.index('')}: write a tokenizer.json")
+        raise ValueError(
+            f"a .model has a piece for every id, and there is none of id {pieces.index('')}: write a tokenizer.json"
+        )
     return pieces, kinds
 
 

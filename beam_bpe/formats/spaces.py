@@ -57,7 +57,9 @@ def _read_prepend(part: Mapping[str, Any], before: Sequence[str]) -> str:
 def check_prepended(steps: Sequence[str]) -> None:
     """Refuse Prepend of U+2581 where spaces stay spaces."""
     if _PENDING in steps:
-        raise Unsupported(f"the normalizer Prepend of '{SPACE}' cannot be represented unless Replace of ' ' by it follows at once")
+        raise Unsupported(
+            f"the normalizer Prepend of '{SPACE}' cannot be represented unless Replace of ' ' by it follows at once"
+        )
 
 
 def _read_replace(part: Mapping[str, Any], before: list[str]) -> None:
@@ -131,7 +133,7 @@ def write_steps(steps: Sequence[str]) -> list[tuple[str, dict[str, Any] | None]]
             found.append((step, {"type": "Precompiled", "precompiled_charsmap": tables}))
         elif charsmap.is_charsmap(step):
             raise Unsupported(
-                f"tokenizers runs the precompiled normalizers of sentencepiece in another way, by grapheme clusters: {step[:30]!r} "
+                f"tokenizers runs precompiled normalizers in another way than sentencepiece, by grapheme clusters: {step[:30]!r} "
                 "cannot be said in a tokenizer.json"
             )
         else:
@@ -151,16 +153,25 @@ def read_metaspace(part: Mapping[str, Any]) -> tuple[str, bool]:
     """Return the prepend_scheme of a Metaspace, and whether it splits."""
     replacement, split = part.get("replacement"), part.get("split", True)
     if replacement != SPACE:
-        raise Unsupported(f"the pre-tokenizer Metaspace with replacement={str(replacement)[:80]!r} cannot be represented; '{SPACE}' can")
+        raise Unsupported(
+            f"the pre-tokenizer Metaspace with replacement={str(replacement)[:80]!r} cannot be represented; '{SPACE}' can"
+        )
     if not isinstance(split, bool):
         raise Unsupported(f"the pre-tokenizer Metaspace has split={str(split)[:80]}, neither true nor false")
-    scheme, adds = part.get("prepend_scheme", "always"), part.get("add_prefix_space", True)  # the latter is of earlier versions
+    scheme, adds = (
+        part.get("prepend_scheme", "always"),
+        part.get("add_prefix_space", True),
+    )  # the latter is of earlier versions
     if scheme not in _SCHEMES or not isinstance(adds, bool):
-        raise Unsupported(f"the pre-tokenizer Metaspace has prepend_scheme={str(scheme)[:80]!r}: {', '.join(_SCHEMES)} are known")
+        raise Unsupported(
+            f"the pre-tokenizer Metaspace has prepend_scheme={str(scheme)[:80]!r}: {', '.join(_SCHEMES)} are known"
+        )
     if not adds and "prepend_scheme" not in part:
         scheme = "never"
     if not adds and scheme != "never":
-        raise ValueError(f"the pre-tokenizer Metaspace contradicts itself: prepend_scheme={scheme!r}, and no add_prefix_space")
+        raise ValueError(
+            f"the pre-tokenizer Metaspace contradicts itself: prepend_scheme={scheme!r}, and no add_prefix_space"
+        )
     return scheme, split
 
 
@@ -175,7 +186,9 @@ def with_metaspace(normalizer: str | None, scheme: str) -> str | None:
         return normalizer
     if scheme == "first" and not {*steps} <= {"", *_KEEPING}:
         shown = next(step for step in steps if step not in _KEEPING)[:30]
-        raise Unsupported(f"the pre-tokenizer Metaspace with prepend_scheme first behind the normalizer {shown} cannot be represented")
+        raise Unsupported(
+            f"the pre-tokenizer Metaspace with prepend_scheme first behind the normalizer {shown} cannot be represented"
+        )
     return f"{normalizer}+{METASPACE}{scheme}" if normalizer else METASPACE + scheme
 
 

@@ -482,7 +482,7 @@ def test_false_bounds_are_refused(bounds, message):
     assert len(table) == 0
 
 
-@pytest.mark.parametrize("pattern", [-1, 8])
+@pytest.mark.parametrize("pattern", [-1, 9])
 def test_a_pattern_without_a_scanner_is_refused(pattern):
     with pytest.raises(ValueError, match=f"no scanner of number {pattern}"):
         _words.WordTable().add_documents(b"a", np.array([0, 1], np.int64), pattern)

@@ -315,10 +315,12 @@ cdef class Unigram:
                 raise ValueError("columns differ in length")
             for i in range(256):
                 check_id(byte_ids[i], self.n)
-        if starts[self.n] > starts[0] and valid_until(&tokens[starts[0]], &tokens[0] + starts[self.n]) < &tokens[0] + starts[self.n]:
-            raise ValueError("a token is not valid UTF-8")
-        if unigram_init(&self.unigram, self.n, &tokens[0] if tokens.shape[0] else NULL, &starts[0], &scores[0] if self.n else NULL,
-                        unk, unk_score, &byte_ids[0] if byte_ids is not None else NULL, single_precision):
+        for i in range(self.n):
+            if starts[i] < starts[i + 1] and \
+                    valid_until(&tokens[starts[i]], &tokens[0] + starts[i + 1]) < &tokens[0] + starts[i + 1]:
+                raise ValueError(f"token {i} is not valid UTF-8")
+        if unigram_init(&self.unigram, self.n, &tokens[0] if tokens.shape[0] else NULL, &starts[0],
+                        &scores[0] if self.n else NULL, unk, unk_score, &byte_ids[0] if byte_ids is not None else NULL, single_precision):
             raise MemoryError("no memory for the pieces")
 
     def __dealloc__(self):

@@ -118,8 +118,8 @@ static inline PieceKey piece_key(const Cache *c, const u8 *p, u64 n, const u8 *l
 }
 
 static inline u64 slot_of_wide(const Cache *c, const u64 *key) {
-    return slot_of(mix(mix(key[0] ^ 0x9E3779B97F4A7C15ull, key[1] ^ 0xC2B2AE3D27D4EB4Full) ^ key[2], key[3] ^ 0x165667B19E3779F9ull),
-                   c->wide_slots);
+    u64 hash = mix(key[0] ^ 0x9E3779B97F4A7C15ull, key[1] ^ 0xC2B2AE3D27D4EB4Full);
+    return slot_of(mix(hash ^ key[2], key[3] ^ 0x165667B19E3779F9ull), c->wide_slots);
 }
 
 /* The key of a piece of 16 to 31 bytes, and its slot. */

@@ -24,7 +24,9 @@ static inline void chunks_free(Chunks *s) {
     memset(s, 0, sizeof *s);
 }
 
-static inline int is_metaspace(const u8 *p, const u8 *end) { return end - p >= 3 && p[0] == 0xE2 && p[1] == 0x96 && p[2] == 0x81; }
+static inline int is_metaspace(const u8 *p, const u8 *end) {
+    return end - p >= 3 && p[0] == 0xE2 && p[1] == 0x96 && p[2] == 0x81;
+}
 
 static inline u64 joined_hash(u64 key) { return mix(key, 0x9E3779B97F4A7C15ull) >> 20; }
 

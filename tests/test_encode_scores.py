@@ -181,7 +181,7 @@ def test_the_kernel_refuses_what_does_not_fit():
         ((b"a", starts, scores, 0, math.inf), "no finite number"),
         ((b"a", starts, scores, 2, -1.0), "id 2 is no token"),
         ((b"a", starts, scores, 0, -1.0, np.zeros(3, np.uint32)), "columns differ"),
-        ((b"\xff", starts, scores, 0, -1.0), "not valid UTF-8"),
+        ((b"\xff", starts, scores, 0, -1.0), "token 1 is not valid UTF-8"),
         ((b"a", np.array([0, 0, 2]), scores, 0, -1.0), "outside of the tokens"),
     ):
         with pytest.raises(ValueError, match=message):
@@ -456,7 +456,8 @@ def test_ids_are_those_of_sentencepiece_in_all_languages(real, shared):
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 @pytest.mark.parametrize("text", ["ab", "a", "中", "abx", "▁"])
 def test_a_megabyte_without_a_space_is_linear(algorithm, text):
-    pieces = {"a": -3.0, "b": -3.1, "ab": -4.0, "ba": -4.2, "aa": -4.1, "aaaa": -5.0, "bb": -4.3, "中中": -2.0, "▁▁": -3.0, "▁": -2.5}
+    pieces = {"a": -3.0, "b": -3.1, "ab": -4.0, "ba": -4.2, "aa": -4.1, "aaaa": -5.0, "bb": -4.3}
+    pieces |= {"中中": -2.0, "▁▁": -3.0, "▁": -2.5}
     tokenizer = Tokenizer(vocabulary_of(algorithm, pieces))
     begin = time.process_time()
     ids = tokenizer.encode(text * (1_000_000 // len(text.encode())))

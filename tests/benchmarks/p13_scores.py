@@ -72,7 +72,8 @@ def _case(bench: Bench, model: str, title: str, text: str, wrong: list[str]) -> 
         same = shared > 0 and found[:shared] == truth[:shared]
         if not same:
             wrong.append(f"{label} ({title}, {text})")
-        rates = [f"{1 / least(measured, figure(one)):.2f} ({1 / middle(measured, figure(one)):.2f})" for one in ("cold", "steady")]
+        figures = [figure(phase) for phase in ("cold", "steady")]
+        rates = [f"{1 / least(measured, one):.2f} ({1 / middle(measured, one):.2f})" for one in figures]
         ratio = least(measured, figure("steady")) / least(runs[OURS.label], figure("steady"))
         rows.append([label, *rates, f"{ratio:.1f}", "=" if same else "✗"])
     bench.report.table(

@@ -100,10 +100,14 @@ class Groups:
             return cls.of_column(by, column.dictionary_decode())
         if pa.types.is_nested(kind):
             raise TypeError(f"{kind}, which names no groups")
-        if pa.types.is_string(kind) or pa.types.is_large_string(kind) or kind in (pa.string_view(), pa.binary_view()):
-            column = column.cast(pa.large_binary())  # text may be no UTF-8
         if pa.types.is_null(kind):
             return cls(by, ("",), np.zeros(len(column), np.int32))
+        if pa.types.is_string(kind) or pa.types.is_large_string(kind) or kind in (pa.string_view(), pa.binary_view()):
+            column = column.cast(pa.large_binary())  # text may be no UTF-8
+        elif pa.types.is_temporal(kind):
+            column = column.cast(pa.string())  # all digits, which Python's moments may not hold
+        elif pa.types.is_float16(kind):
+            column = column.cast(pa.float32())  # of which a dictionary can be made
         coded = column.dictionary_encode()
         values = [group_name(value) for value in coded.dictionary.to_pylist()] + [""]
         numbers = {name: i for i, name in enumerate(dict.fromkeys(values))}

@@ -64,6 +64,7 @@ def learn(
     """Learn what parameters that are checked already say; see `train`."""
     if not isinstance(words, WordCounts):
         words = WordCounts.from_mapping(words)
+    words = words.ungrouped()
     if learning.min_count > 1:
         words = words.prune(learning.min_count)
     for token, word in SpecialTokens(learning.special_tokens).occurring_in(words.table["word"]):

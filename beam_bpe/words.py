@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 
 from beam_bpe import __version__, _words, artifacts, foreign, grouping, storage
 from beam_bpe.artifacts import FormatError
-from beam_bpe.grouping import Groups, GroupTables, add_group_totals
+from beam_bpe.grouping import GroupTables, add_group_totals
 from beam_bpe.normalize import check_normalizer, normalize_documents, normalizer_of, spec
 from beam_bpe.pretokenize import DEFAULT_PATTERN, PreTokenizer, pre_tokenizer
 from beam_bpe.special import SpecialTokens
@@ -610,7 +610,8 @@ class WordCounts:
     def write(self, folder: str, *, shards: int = 1, overwrite: bool = False) -> None:
         """Write the table as a folder of words."""
         packed = pack_table(self.table, shards)
-        totals = {"words": self.occurrences, **self.totals, "groups": self.group_totals}
+        groups = {group: self.group_totals.get(group, {}) for group in self.groups}
+        totals = {"words": self.occurrences, **self.totals, "groups": groups}
         claim(folder, overwrite)
         parts = [write_part(folder, words, self.parameters) for _, words in packed]
         publish(folder, parts, self.parameters, totals)
@@ -624,7 +625,7 @@ def parameters_of(
     group_by: str | None = None,
 ) -> dict[str, Any]:
     """Return what defines the words of a table, and its groups if it has any."""
-    parameters = {
+    parameters: dict[str, Any] = {
         "pre_tokenizer": pre_tokenizer(chosen).spec(),
         "special_tokens": list(special_tokens),
         "max_word_bytes": max_word_bytes,
@@ -646,7 +647,8 @@ def _weighed(totals: Mapping[str, int], factor: int) -> dict[str, int]:
 
 def _pairs(documents: Iterable[str | bytes], groups: Iterable[Any]) -> Iterator[tuple[str | bytes, str]]:
     """Yield each document with its group; ValueError if one has none, or no document."""
-    for document, group in zip_longest(documents, groups, fillvalue=(missing := object())):
+    missing: Any = object()
+    for document, group in zip_longest(documents, groups, fillvalue=missing):
         if document is missing or group is missing:
             raise ValueError("there are not as many groups as documents")
         yield document, grouping.group_name(group)

@@ -57,6 +57,11 @@ def add_counting(parser: Parser) -> None:
     )
     group.add_argument("--max-word-bytes", type=int, default=1 << 24, help="longer words are left out (16 MiB)")
     group.add_argument("--count-documents", action="store_true", help="count also the documents that hold a word, what stands between special tokens being one of its own")
+    group.add_argument(
+        "--group-by",
+        metavar="COLUMN",
+        help="count apart what has another value in this column of tables, or field of JSON lines, such as a language",
+    )
     group.add_argument("--shards", type=int, help="parts of the table of words (by the input)")
     group.add_argument("--memory", type=int, default=512, help="MB for the tables of one process (512)")
 

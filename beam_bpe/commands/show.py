@@ -123,7 +123,7 @@ def _holds_parts(path: str) -> bool:
 
 
 def _show_part(args: argparse.Namespace, header: dict[str, Any]) -> None:
-    table = WordCounts(artifacts.read_parquet(args.path, words.KIND)[0])
+    table = WordCounts(artifacts.read_parquet(args.path, words.KIND)[0], header["parameters"])
     print(f"{'words':<11} {args.path}: {len(table):,} distinct, {table.occurrences:,} in all, one part of a table")
     print_parameters(header["parameters"])
     _print_most_common(args, table)
@@ -138,9 +138,13 @@ def _print_most_common(args: argparse.Namespace, table: WordCounts) -> None:
 def print_words(folder: str, manifest: dict[str, Any]) -> None:
     """Print what a table of words holds."""
     parts, totals = manifest["parts"], manifest["totals"]
-    rows = sum(part["rows"] for part in parts)
-    print(f"{'words':<11} {folder}: {rows:,} distinct, {totals['words']:,} in all, parts: {len(parts)}")
+    distinct = sum(part.get("words", part["rows"]) for part in parts)
+    print(f"{'words':<11} {folder}: {distinct:,} distinct, {totals['words']:,} in all, parts: {len(parts)}")
     print_totals(totals)
+    if groups := manifest.get("groups"):
+        largest = sorted(groups, key=lambda group: (-groups[group]["words"], group))
+        told = ", ".join(f"{console.shortened(console.readable(group.encode()), 40)} {groups[group]['words']:,}" for group in largest[:8])
+        print(f"{'groups':<11} {len(groups):,} by {manifest['parameters']['group_by']}: {told}{', …' * (len(groups) > 8)} words")
 
 
 def print_totals(totals: Any) -> None:

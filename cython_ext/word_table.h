@@ -423,40 +423,40 @@ static inline int advance(Cursor *c, int documents) {
     return before.bytes && row_order(&before, &c->row) >= 0 ? CORRUPT : 1;
 }
 
-/* Equal words by the place of their tables. */
-static inline int cursor_order(const Cursor *a, const Cursor *b) {
+/* With `stable` equal words are in the order of their tables; it is constant where it is given. */
+static inline int cursor_order(const Cursor *a, const Cursor *b, int stable) {
     int order = row_order(&a->row, &b->row);
-    return order ? order : (a > b) - (a < b);
+    return order || !stable ? order : (a > b) - (a < b);
 }
 
-static inline void settle_cursor(Cursor **heap, u32 n, u32 i) {
+static inline void settle_cursor(Cursor **heap, u32 n, u32 i, int stable) {
     Cursor *c = heap[i];
     for (u32 child; (child = 2 * i + 1) < n; i = child) {
-        if (child + 1 < n && cursor_order(heap[child + 1], heap[child]) < 0) child++;
-        if (cursor_order(heap[child], c) >= 0) break;
+        if (child + 1 < n && cursor_order(heap[child + 1], heap[child], stable) < 0) child++;
+        if (cursor_order(heap[child], c, stable) >= 0) break;
         heap[i] = heap[child];
     }
     heap[i] = c;
 }
 
 /* Go to the first row of n tables; heap[0] is then the first in order, `live` how many have rows. */
-static inline int start_cursors(Cursor *cursors, Cursor **heap, u32 n, int documents, u32 *live) {
+static inline int start_cursors(Cursor *cursors, Cursor **heap, u32 n, int documents, int stable, u32 *live) {
     *live = 0;
     for (u32 i = 0; i < n; i++) {
         int more = advance(&cursors[i], documents);
         if (more < 0) return more;
         if (more) heap[(*live)++] = &cursors[i];
     }
-    for (u32 i = *live; i-- > 0;) settle_cursor(heap, *live, i);
+    for (u32 i = *live; i-- > 0;) settle_cursor(heap, *live, i, stable);
     return 0;
 }
 
 /* Leave the row of heap[0] behind. */
-static inline int next_row(Cursor **heap, int documents, u32 *live) {
+static inline int next_row(Cursor **heap, int documents, int stable, u32 *live) {
     int more = advance(heap[0], documents);
     if (more < 0) return more;
     if (!more) heap[0] = heap[--*live];
-    if (*live) settle_cursor(heap, *live, 0);
+    if (*live) settle_cursor(heap, *live, 0, stable);
     return 0;
 }
 
@@ -466,7 +466,7 @@ static inline int merge_packed(Cursor *cursors, Cursor **heap, u32 n, int docume
     u8 *start = out;
     u32 live;
     *rows = 0;
-    int error = start_cursors(cursors, heap, n, documents, &live);
+    int error = start_cursors(cursors, heap, n, documents, 0, &live);
     if (error) return error;
     while (live) {
         Row sum = heap[0]->row;
@@ -475,7 +475,7 @@ static inline int merge_packed(Cursor *cursors, Cursor **heap, u32 n, int docume
             Row *row = &heap[0]->row;
             if (__builtin_add_overflow(sum.count, row->count, &sum.count)) return COUNT_OVERFLOW;
             if (__builtin_add_overflow(sum.documents, row->documents, &sum.documents)) return COUNT_OVERFLOW;
-            if ((error = next_row(heap, documents, &live))) return error;
+            if ((error = next_row(heap, documents, 0, &live))) return error;
         } while (live && !row_order(&heap[0]->row, &sum));
         out = put_varint(out, sum.length);
         out = put_varint(out, (u64)sum.count);
@@ -498,7 +498,7 @@ typedef struct { /* columns with room for all rows of some tables */
 static inline int interleave_packed(Cursor *cursors, Cursor **heap, u32 n, int documents, Columns *out) {
     u32 live;
     u64 size = 0, rows = 0;
-    int error = start_cursors(cursors, heap, n, documents, &live);
+    int error = start_cursors(cursors, heap, n, documents, 1, &live);
     if (error) return error;
     for (; live; rows++) {
         const Row *row = &heap[0]->row;
@@ -508,7 +508,7 @@ static inline int interleave_packed(Cursor *cursors, Cursor **heap, u32 n, int d
         out->counts[rows] = row->count;
         if (documents) out->documents[rows] = row->documents;
         out->tables[rows] = (int32_t)(heap[0] - cursors);
-        if ((error = next_row(heap, documents, &live))) return error;
+        if ((error = next_row(heap, documents, 1, &live))) return error;
     }
     out->offsets[rows] = (i64)size;
     return 0;

@@ -264,7 +264,7 @@ class _Range:
         if batch is None or self.reading.group_by is None:
             return batch
         told = table[self.reading.group_by].combine_chunks()
-        if told.null_count or _side_by_side(told.cast(pa.large_binary())) is None:  # null, missing, or half a character
+        if told.null_count:  # or missing
             return None
         return replace(batch, groups=Groups.of_column(self.reading.group_by, told))
 

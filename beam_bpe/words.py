@@ -231,7 +231,7 @@ class WordCounts:
     `batches`, `most_common`, `to_dict`, `len`) takes their sums.
 
     Attributes:
-        table: the rows, as in a part; the rows of a word stand together.
+        table: the rows, as in a part; the rows of a word stand together, and all groups are of one dictionary.
         parameters: see `parameters_of`.
         totals: `TOTALS` by name.
         group_totals: `grouping.GROUP_TOTALS` of each group by name; empty if there are no groups.
@@ -689,7 +689,8 @@ def read_part(url: str, part: Mapping[str, Any], manifest: Mapping[str, Any]) ->
     words = table
     if grouped:
         firsts = first_rows(table)
-        numbers = group_numbers(table, sorted(pc.unique(table["group"]).to_pylist()))
+        held = {group for chunk in table["group"].chunks for group in chunk.dictionary.to_pylist()}
+        numbers = group_numbers(table, sorted(held))
         if (wrong := ~firsts[1:] & (np.diff(numbers) <= 0)).any():
             raise FormatError(f"{url}: the groups of a word are not in order at row {int(np.argmax(wrong)) + 1}")
         words = table.filter(pa.array(firsts))

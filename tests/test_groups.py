@@ -79,14 +79,14 @@ def parts(folder) -> dict[str, bytes]:
 
 def test_a_worked_example():
     words = WordCounts.from_documents(
-        ["low low", "bas, löw", "low", ""], pattern="whitespace", groups=["en", "fr", "en", "none"], group_by="language"
+        ["", "low low", "bas, löw", "low"], pattern="whitespace", groups=["none", "en", "fr", "en"], group_by="language"
     )
     assert words.table.to_pylist() == [
         {"word": b"bas,", "count": 1, "group": "fr"},
         {"word": b"low", "count": 3, "group": "en"},
         {"word": "löw".encode(), "count": 1, "group": "fr"},
     ]
-    assert words.groups == ("en", "fr", "none") and words.group_by == words.parameters["group_by"] == "language"
+    assert words.groups == tuple(words.group_totals) == ("en", "fr", "none") and words.group_by == words.parameters["group_by"] == "language"
     told = {group: {name: value for name, value in totals.items() if value} for group, totals in words.group_totals.items()}
     assert told == {
         "en": {"documents": 2, "bytes": 10, "characters": 10, "words": 3},
@@ -157,6 +157,7 @@ def test_written_and_read(tmp_path_factory, pairs, shards):
     found = WordCounts.read(str(folder / "a"))
     assert counts_of(found) == counts_of(words) and found.group_totals == words.group_totals
     assert (found.parameters, found.totals, len(found)) == (words.parameters, words.totals, len(words))
+    assert len({tuple(chunk.dictionary.to_pylist()) for chunk in found.table["group"].chunks}) <= 1
     found.write(str(folder / "b"), shards=shards)
     assert parts(folder / "b") == parts(folder / "a")
 
@@ -176,6 +177,17 @@ def test_rows_in_pieces(pairs):
         found = zip((distinct[row] for row in rows), (cut.groups[group] for group in groups), table["count"].to_pylist())
         assert list(found) == [(row["word"], row["group"], row["count"]) for row in words.table.to_pylist()]
         assert groups.dtype == np.int32
+
+
+def test_parts_of_several_row_groups(tmp_path, monkeypatch):
+    """A word may begin in one row group and go on in the next, which has another dictionary of groups."""
+    monkeypatch.setattr(artifacts, "ROW_GROUP", 2)
+    words = WordCounts.from_documents(["a b", "a b c", "a c", "a d"], pattern="whitespace", groups="xyzw")
+    words.write(str(tmp_path))
+    assert pq.ParquetFile(tmp_path / "part-00000-of-00001.parquet").num_row_groups == 5
+    found = WordCounts.read(str(tmp_path))
+    assert alike(found, words) and alike(found.ungrouped(), words.ungrouped())
+    assert alike(found.merge(found), words.merge(words))
 
 
 def grouped_table(rows: list[tuple[bytes, int, str]]) -> WordCounts:
@@ -451,6 +463,9 @@ def test_a_column_that_is_missing_is_refused_with_those_that_are_there(kind, tmp
 
 def test_lines_without_the_field_are_set_aside(tmp_path):
     path = tmp_path / "docs.jsonl"
+    path.write_text('{"text": "low", "lang": "en"}\n{"text": "new"}')  # nothing else that must be read line by line
+    with pytest.raises(InputError, match="line 2: the object has no field 'lang' to group by; it has 'text'"):
+        read_all(str(path))
     path.write_text('{"text": "low", "lang": "en"}\n{"text": "new"}\n{"text": "old", "lang": null}\n{"text": "s", "lang": "\\ud800"}')
     with pytest.raises(InputError, match="line 2: the object has no field 'lang' to group by; it has 'text'"):
         read_all(str(path))
@@ -460,7 +475,7 @@ def test_lines_without_the_field_are_set_aside(tmp_path):
     assert batch.totals["skipped_documents"] == 1
 
 
-@pytest.mark.parametrize("values", [["en", "de"], ["en", 7], ["e\\n", "\\u00e9"], ["\\ud83d\\ude00", "\\ud83d"]])
+@pytest.mark.parametrize("values", [["en", "de"], ["en", 7], ["e\\n", "\\u00e9"], ["\\ud83d\\ude00", "\\ud83d"], ["a", "\\ude00"]])
 def test_json_lines_in_one_and_line_by_line(values, tmp_path):
     """What Arrow reads at once has the groups that are read line by line."""
     path = tmp_path / "docs.jsonl"
@@ -700,5 +715,13 @@ def test_commands(corpus, tmp_path, capsys):
     assert (tmp_path / "e" / MERGES_FILE).read_bytes() == merges[0]
     assert WordCounts.read(str(tmp_path / "e" / "words")).groups == words.groups
     capsys.readouterr()
-    assert cli.main(["count", paths["parquet"], "-o", str(tmp_path / "f"), "--group-by", "language"]) == 1
-    assert "has no column 'language'; it has lang, text, n" in capsys.readouterr().err
+    (tmp_path / "a.txt").write_text("low")
+    for command, code, told in [
+        (["count", paths["parquet"], "--group-by", "language"], 1, "has no column 'language'; it has lang, text, n"),
+        (["count", str(tmp_path / "a.txt"), "--group-by", "lang"], 1, "a.txt is read as text, which has no column 'lang'"),
+        (["train", "--words", str(out), "-n", "300", "--group-by", "lang"], 2, "--group-by goes with a corpus"),
+    ]:
+        assert cli.main([*command, "-o", str(tmp_path / "f")]) == code
+        (line,) = capsys.readouterr().err.splitlines()
+        assert line.startswith("beam-bpe: error: ") and told in line
+    assert not (tmp_path / "f" / "_manifest.json").exists()

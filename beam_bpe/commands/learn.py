@@ -231,6 +231,8 @@ def _train(args: argparse.Namespace) -> None:
 
 
 def _given_words(args: argparse.Namespace) -> WordCounts:
+    if args.group_by is not None:
+        raise UsageError("--group-by goes with a corpus: words that are counted already have their groups")
     files = [path for path in args.words if foreign.is_foreign(path)]
     if files and len(files) != len(args.words):
         raise UsageError("--words takes folders of words or files made elsewhere, not both")

@@ -37,7 +37,7 @@ _HOMES = {
     "Vocabulary": "vocabulary",
     "WordCounts": "words",
 }
-_KERNELS = ("_encode", "_merge", "_normalize", "_scan", "_unigram", "_words")
+_KERNELS = ("_encode", "_merge", "_normalize", "_scan", "_statistics", "_unigram", "_words")
 __all__ = list(_HOMES)
 
 

@@ -14,7 +14,7 @@ from beam_bpe.distribution import Distribution, buckets_of
 from beam_bpe.encoders import decoded_tokens
 from beam_bpe.normalize import spec
 from beam_bpe.special import SpecialTokens
-from beam_bpe.statistics import BASELINES, Measures, Statistics, Subject
+from beam_bpe.statistics import BASELINES, Measures, Statistics, Subject, exact_sum
 from beam_bpe.tokenizer import SPECIAL_POLICIES, Tokenizer
 from beam_bpe.vocabulary import Vocabulary
 from beam_bpe.words import WordCounts
@@ -50,8 +50,8 @@ class _Shapes:
     def counts(self, frequencies: np.ndarray) -> dict[str, int]:
         """Return how many tokens of these kinds there are."""
         return {
-            "single_character_tokens": _exact_sum(frequencies[self.single_character]),
-            "single_byte_tokens": _exact_sum(frequencies[self.single_byte]),
+            "single_character_tokens": exact_sum(frequencies[self.single_character]),
+            "single_byte_tokens": exact_sum(frequencies[self.single_byte]),
             "unknown_tokens": 0 if self.unknown is None else int(frequencies[self.unknown]),
         }
 
@@ -61,11 +61,6 @@ def _characters(token: bytes) -> int:
         return len(token.decode())
     except UnicodeDecodeError:
         return 0
-
-
-def _exact_sum(counts: np.ndarray) -> int:
-    """Return the sum of int64 numbers that are not negative, which may be larger than they can be."""
-    return (int((counts >> 32).sum()) << 32) + int((counts & 0xFFFFFFFF).sum())
 
 
 # ---- documents -----------------------------------------------------------------------------------
@@ -206,10 +201,10 @@ class Meter:
             sums.kept_words += found.kept_words
             lengths[number] = np.diff(found.ends, prepend=0)
         if self._baselines:
+            sizes = text[1::2] - text[::2]
             if text is not bounds:  # the parts of each document
                 whose = np.searchsorted(bounds[1::2], text[::2], "right")
-                characters = np.bincount(whose, characters, len(bounds) // 2).astype(np.int64)
-            sizes = bounds[1::2] - bounds[::2]
+                characters, sizes = (np.bincount(whose, part, len(bounds) // 2).astype(np.int64) for part in (characters, sizes))
             for number, baseline in enumerate(self._baselines, len(self._tokenizers)):
                 lengths[number] = sizes if baseline == "byte" else characters
         if continues and self._open is not None:
@@ -374,7 +369,7 @@ def _measure_table(table: WordCounts, tokenizer: Tokenizer, shapes: _Shapes, tex
         whole = lengths == 1
         if shapes.unknown is not None:
             whole[whole] = ids[ends[whole] - 1] != shapes.unknown
-        kept += _exact_sum(counts[whole])
+        kept += exact_sum(counts[whole])
     return Measures(
         **text, words=table.occurrences, tokens=tokens, kept_words=kept, **shapes.counts(frequencies), lengths=None,
         frequencies=frequencies,

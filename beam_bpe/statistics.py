@@ -308,6 +308,11 @@ def ratio(part: int | None, whole: int | None) -> float | None:
     return None if part is None or not whole else part / whole
 
 
+def exact_sum(counts: np.ndarray) -> int:
+    """Return the sum of fewer than 2**31 int64 numbers that are not negative, also where int64 cannot hold it."""
+    return (int((counts >> 32).sum()) << 32) + int((counts & 0xFFFFFFFF).sum())
+
+
 def _plus(some: int | None, others: int | None) -> int | None:
     return None if some is None or others is None else some + others
 

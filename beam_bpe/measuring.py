@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Iterator, Sequence
 
 import numpy as np
@@ -56,6 +57,11 @@ class _Shapes:
         }
 
 
+@lru_cache(16)
+def _shapes_of(vocabulary: Vocabulary) -> _Shapes:
+    return _Shapes(vocabulary)
+
+
 def _characters(token: bytes) -> int:
     try:
         return len(token.decode())
@@ -99,7 +105,7 @@ class Meter:
         special: special tokens in the text are "text", are "encode"d, are left out ("drop"; the texts then are what
             stands between them, as in a table of words that was counted with them), or "fail".
 
-    >>> from beam_bpe import Vocabulary, train
+    >>> from beam_bpe import train
     >>> from beam_bpe.reading import documents_of
     >>> meter = Meter([Tokenizer(train({"low": 2}, 258))], ["character"])
     >>> meter.add(documents_of(["low", "slow"], "strict"))
@@ -112,23 +118,20 @@ class Meter:
         if special not in SPECIAL_POLICIES:
             raise ValueError(f"special={special!r}: choose one of {', '.join(SPECIAL_POLICIES)}")
         self._tokenizers, self._baselines, self._special = list(tokenizers), list(baselines), special
-        self._shapes = [_Shapes(tokenizer.vocabulary) for tokenizer in tokenizers]
+        self._shapes = [_shapes_of(tokenizer.vocabulary) for tokenizer in tokenizers]
         self._dropped = [SpecialTokens(tuple(tokenizer.special_tokens)) for tokenizer in tokenizers]
         if special == "drop" and len({specials.tokens for specials in self._dropped}) > 1:
             raise ValueError("special='drop' leaves different texts of vocabularies with different special tokens: measure each alone")
         self._groups: dict[str, _Group] = {}
-        self._open: tuple[str, np.ndarray] | None = None  # group and lengths of the last document, which may go on
+        self._open: tuple[_Group, np.ndarray] | None = None  # the last document, which may go on: its group and lengths
 
     @property
     def nbytes(self) -> int:
         """Bytes of memory that the frequencies hold."""
         return len(self._groups) * 8 * sum(tokenizer.vocab_size for tokenizer in self._tokenizers)
 
-    def add(self, batch: DocumentBatch, groups: Sequence[str] | None = None) -> None:
-        """Measure a batch.
-
-        Args:
-            groups: of each document; None: there are none, and all are of the group "".
+    def add(self, batch: DocumentBatch) -> None:
+        """Measure a batch, by the groups of its documents; what has none is in the group "".
 
         Raises:
             ValueError: documents were cut between words of another pattern; or special="fail", and a special token occurs.
@@ -136,28 +139,16 @@ class Meter:
         self._check(batch)
         if not batch.continues:
             self._close()
-        bounds = np.ascontiguousarray(batch.bounds, np.int64)
-        if groups is None:
-            documents = int(batch.totals.get("documents", len(bounds) // 2 - batch.continues))
-            self._add("", batch.data, bounds, documents, batch, True)
+        elif self._open is None and not batch.split:
+            raise ValueError("a piece of a document came without those before it: the pieces of one go to one meter, in order")
+        if batch.groups is not None:
+            for name, data, bounds in batch.groups.split(batch.data, batch.bounds):
+                self._add(self._group(name), data, bounds, len(bounds) // 2)
+                self._close()
             return
-        if len(groups) != len(bounds) // 2:
-            raise ValueError(f"there are {len(groups)} groups of {len(bounds) // 2} documents")
-        members: dict[str, list[int]] = {}
-        for number, name in enumerate(groups):
-            members.setdefault(name, []).append(number)
-        pairs = bounds.reshape(-1, 2)
-        for name, numbers in members.items():
-            own = pairs[numbers]
-            last = numbers[-1] == len(groups) - 1
-            begins = batch.continues and numbers[0] == 0
-            data: Any = batch.data
-            if len(members) > 1:
-                view = memoryview(batch.data)
-                data = b"".join([view[start:end] for start, end in own.tolist()])
-                ends = np.cumsum(own[:, 1] - own[:, 0])
-                own = np.stack([np.concatenate([[0], ends[:-1]]), ends], 1)
-            self._add(name, data, np.ascontiguousarray(own.ravel()), len(numbers) - begins, batch, last, begins)
+        group, bounds = self._group(""), np.ascontiguousarray(batch.bounds, np.int64)
+        group.split |= batch.split
+        self._add(group, batch.data, bounds, int(batch.totals.get("documents", len(bounds) // 2 - batch.continues)))
 
     def _check(self, batch: DocumentBatch) -> None:
         for tokenizer in self._tokenizers if batch.cut_by is not None else ():
@@ -171,17 +162,16 @@ class Meter:
                     "line, paragraph or separator, or with a pattern, special tokens and normalizer that all vocabularies have)"
                 )
 
-    def _add(
-        self, name: str, data: Any, bounds: np.ndarray, documents: int, batch: DocumentBatch, last: bool, begins: bool | None = None
-    ) -> None:
-        continues = batch.continues if begins is None else begins
+    def _group(self, name: str) -> _Group:
         group = self._groups.get(name)
         if group is None:
-            sizes = [tokenizer.vocab_size for tokenizer in self._tokenizers]
-            sums = [_Sums(np.zeros(size, np.int64)) for size in sizes] + [_Sums(None) for _ in self._baselines]
-            group = self._groups[name] = _Group(sums)
+            sums = [_Sums(np.zeros(tokenizer.vocab_size, np.int64)) for tokenizer in self._tokenizers]
+            group = self._groups[name] = _Group(sums + [_Sums(None) for _ in self._baselines])
+        return group
+
+    def _add(self, group: _Group, data: Any, bounds: np.ndarray, documents: int) -> None:
+        """Measure texts of a group, the first of which goes on where the one that is open ended."""
         group.documents += documents
-        group.split |= batch.split
         if not len(bounds):
             if documents:  # of no byte
                 self._tell(group, np.zeros((len(group.sums), documents), np.int64))
@@ -207,20 +197,17 @@ class Meter:
                 characters, sizes = (np.bincount(whose, part, len(bounds) // 2).astype(np.int64) for part in (characters, sizes))
             for number, baseline in enumerate(self._baselines, len(self._tokenizers)):
                 lengths[number] = sizes if baseline == "byte" else characters
-        if continues and self._open is not None:
+        if self._open is not None:
             lengths[:, 0] += self._open[1]
-            self._open = None
-        if last:  # it may go on in the next batch
-            self._open = name, lengths[:, -1].copy()
-            lengths = lengths[:, :-1]
-        self._tell(group, lengths)
+        self._open = group, lengths[:, -1].copy()
+        self._tell(group, lengths[:, :-1])
 
     def _close(self) -> None:
         """Tell the length of the last document, which does not go on."""
         if self._open is not None:
-            name, lengths = self._open
+            group, lengths = self._open
             self._open = None
-            self._tell(self._groups[name], lengths[:, np.newaxis])
+            self._tell(group, lengths[:, np.newaxis])
 
     def _tell(self, group: _Group, lengths: np.ndarray) -> None:
         """Add documents by their lengths, a row for each subject."""
@@ -237,7 +224,8 @@ class Meter:
         """Return the measures of all that was added, by group, for each tokenizer and then each baseline; and begin again."""
         self._close()
         groups, self._groups = self._groups, {}
-        return [{name: self._measures(number, groups[name]) for name in sorted(groups)} for number in range(len(self._tokenizers) + len(self._baselines))]
+        subjects = range(len(self._tokenizers) + len(self._baselines))
+        return [{name: self._measures(number, groups[name]) for name in sorted(groups)} for number in subjects]
 
     def _measures(self, number: int, group: _Group) -> Measures:
         sums = group.sums[number]
@@ -303,15 +291,15 @@ def measure_words(
         for note, name in ((_PRUNED, "pruned_occurrences"), (_OVERLONG, "overlong_words"))
         if words.totals.get(name)
     ]
-    tables = {name: words.of_group(name) for name in _groups(words)} if _groups(words) else {"": words}
-    column = words.parameters.get("group_by")
+    tables = {name: words.of_group(name) for name in words.groups} if words.group_by is not None else {"": words}
+    column = words.group_by
     texts = {name: _text_of(table) for name, table in tables.items()}
     results = []
     for number, vocabulary in enumerate(vocabularies):
         told = mismatch(words, vocabulary)
         if told and not allow_mismatch:
             raise ValueError(f"{told}; allow_mismatch=True goes on all the same")
-        tokenizer, shapes = Tokenizer(vocabulary, method=method), _Shapes(vocabulary)
+        tokenizer, shapes = Tokenizer(vocabulary, method=method), _shapes_of(vocabulary)
         groups = {name: _measure_table(table, tokenizer, shapes, texts[name]) for name, table in sorted(tables.items())}
         name = names[number] if names else vocabulary.fingerprint[:12]
         results.append(Statistics(Subject.of(vocabulary, name), groups, column, tuple(notes + ([told] if told else []))))
@@ -335,10 +323,6 @@ def mismatch(words: WordCounts, vocabulary: Vocabulary) -> str | None:
             f"normalizes by {vocabulary.normalizer}"
         )
     return None
-
-
-def _groups(words: WordCounts) -> tuple[str, ...]:
-    return tuple(getattr(words, "groups", ()))
 
 
 def _text_of(table: WordCounts) -> dict[str, Any]:

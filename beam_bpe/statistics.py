@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import zlib
 from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property, reduce
 from typing import Any, Iterable, Mapping
@@ -85,6 +86,22 @@ class Measures:
         lengths = record["lengths"]
         held = None if lengths is None else Distribution({lowest: count for lowest, count in lengths})
         return cls(**{name: record[name] for name in COUNTS}, lengths=held, frequencies=frequencies)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Few of the tokens occur in the texts of one worker: only those travel.
+        if self.frequencies is None:
+            return self.__dict__
+        ids = np.flatnonzero(self.frequencies)
+        packed = zlib.compress(ids.astype("<u4").tobytes() + self.frequencies[ids].astype("<i8").tobytes(), 1)
+        return {**self.__dict__, "frequencies": (len(self.frequencies), len(ids), packed)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        if state["frequencies"] is not None:
+            size, used, packed = state["frequencies"]
+            held = zlib.decompress(packed)
+            self.__dict__["frequencies"] = frequencies = np.zeros(size, np.int64)
+            frequencies[np.frombuffer(held, "<u4", used)] = np.frombuffer(held, "<i8", used, 4 * used)
 
     # ---- ratios ----
 

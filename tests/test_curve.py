@@ -151,7 +151,7 @@ def test_merges_that_are_not_learned_ones_are_refused():
         size_curve(statistics, train({"ab": 2}, 257))
 
 
-@pytest.mark.parametrize(("words", "attached"), [({"</w>": 5, "b": 1}, False), ({"a</w>b": 5, "a": 1}, True)])
+@pytest.mark.parametrize(("words", "attached"), [({"</w>x": 5, "</w>y": 5}, False), ({"a</w>x": 5, "a</w>y": 5, "a": 1}, True)])
 def test_a_mark_that_is_spelled_in_a_word(words, attached):
     options = {"unit": "character", "end_of_word": "</w>", "attached": attached, "unk_token": "<unk>", "min_pair_count": 1}
     vocabulary = train(words, num_merges=6, **options)

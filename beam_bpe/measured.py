@@ -33,7 +33,7 @@ def claim(folder: str, overwrite: bool) -> None:
     url = storage.join(folder, STATISTICS_FILE)
     if storage.exists(url):
         if not overwrite:
-            raise FileExistsError(f"{folder} already holds statistics; choose another folder or overwrite it (overwrite=True, --overwrite)")
+            raise FileExistsError(f"{folder} already holds statistics; choose another folder or overwrite it (--overwrite)")
         storage.remove(url)
 
 

@@ -264,7 +264,7 @@ def _print_rows(rows: list[tuple[str, Measures, Statistics]], args: argparse.Nam
         cells = [line[i].ljust(width) if i == 0 else line[i].rjust(width) for i, width in zip(shown, widths)]
         print("  ".join(cells).rstrip())
     if hidden:
-        print(f"{hidden + 1:,} more groups are in the statistics (--output)")
+        print(f"{hidden:,} more groups are in the statistics (--output)")
 
 
 def _printable(name: str) -> str:

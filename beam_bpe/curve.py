@@ -49,7 +49,8 @@ class Curve:
     @property
     def total(self) -> np.ndarray:
         """Tokens of all groups together at each size (int64[n])."""
-        return self.tokens.sum(axis=1)
+        sums: np.ndarray = self.tokens.sum(axis=1)
+        return sums
 
     @property
     def total_characters(self) -> int | None:
@@ -60,14 +61,16 @@ class Curve:
         """Return the tokens of a group at each size (int64[n]); ValueError if there is none of that name."""
         if group not in self.groups:
             raise ValueError(f"there is no group {group!r}; there are {', '.join(map(repr, self.groups)) or 'none'}")
-        return self.tokens[:, self.groups.index(group)]
+        column: np.ndarray = self.tokens[:, self.groups.index(group)]
+        return column
 
     def at(self, size: int) -> np.ndarray:
         """Return the tokens of each group at a size of the vocabulary (int64[groups])."""
         first, last = int(self.sizes[0]), int(self.sizes[-1])
         if not first <= size <= last:
             raise ValueError(f"size={size}: choose one from {first} (no merges) to {last} (all of them)")
-        return self.tokens[size - first]
+        row: np.ndarray = self.tokens[size - first]
+        return row
 
     def table(self, costs: CostModel = CostModel(), every: int = 1) -> pa.Table:
         """Return a row for each size and group, and one for all groups, whose group is null, with what it costs.
@@ -163,11 +166,11 @@ def size_curve(statistics: Statistics, vocabulary: Vocabulary) -> Curve:
     measured = list(statistics.groups.values())
     occurrences = np.zeros((len(vocabulary), len(names)), np.int64)
     for column, measures in enumerate(measured):
-        occurrences[:, column] = measures.frequencies
+        occurrences[:, column] = np.asarray(measures.frequencies)
     _check_symbols(vocabulary, measured)
     merges = len(vocabulary.left)
     tokens = np.empty((merges + 1, len(names)), np.int64)
-    tokens[merges] = [measures.tokens for measures in measured]
+    tokens[merges] = [measures.tokens or 0 for measures in measured]
     sides = zip(vocabulary.left.tolist()[::-1], vocabulary.right.tolist()[::-1], vocabulary.merged.tolist()[::-1])
     for rank, (left, right, merged) in zip(range(merges - 1, -1, -1), sides):
         found = occurrences[merged]  # all of them are there by this merge: later ones are taken back already

@@ -9,11 +9,11 @@ from typing import Any, Iterator, Sequence
 
 import numpy as np
 
-from beam_bpe import _statistics, artifacts
+from beam_bpe import _statistics, _words, artifacts
 from beam_bpe.documents import DocumentBatch
 from beam_bpe.distribution import Distribution, buckets_of
 from beam_bpe.encoders import decoded_tokens
-from beam_bpe.normalize import spec
+from beam_bpe.normalize import normalize_documents, spec
 from beam_bpe.special import SpecialTokens
 from beam_bpe.statistics import BASELINES, Measures, Statistics, Subject, exact_sum
 from beam_bpe.tokenizer import SPECIAL_POLICIES, Tokenizer
@@ -187,7 +187,8 @@ class Meter:
             found = tokenizer.encode_documents(data, bounds, special=self._special)
             _statistics.count_tokens(sums.frequencies, found.ids)
             sums.tokens += len(found.ids)
-            sums.words += found.words
+            whole_texts = tokenizer.vocabulary.model.is_scored
+            sums.words += _words_in(tokenizer.vocabulary, data, bounds) if whole_texts else found.words
             sums.kept_words += found.kept_words
             lengths[number] = np.diff(found.ends, prepend=0)
         if self._baselines:
@@ -236,7 +237,7 @@ class Meter:
                 **text,
                 words=sums.words,
                 tokens=sums.tokens,
-                kept_words=sums.kept_words,
+                kept_words=None if self._tokenizers[number].vocabulary.model.is_scored else sums.kept_words,
                 **self._shapes[number].counts(sums.frequencies),
                 lengths=lengths,
                 frequencies=sums.frequencies,
@@ -247,6 +248,12 @@ class Meter:
         if group.split and baseline == "trigram":
             tokens = None
         return _of_baseline(baseline, text, words, tokens, None if baseline == "word" else lengths)
+
+
+def _words_in(vocabulary: Vocabulary, data: Any, bounds: np.ndarray) -> int:
+    """Return the occurrences of words of the vocabulary's pattern in documents, special tokens being text."""
+    text, bounds = normalize_documents(data, bounds, vocabulary.normalizer)
+    return vocabulary.pre_tokenizer.count(_words.WordTable(), text, bounds).words
 
 
 def _of_baseline(
@@ -296,6 +303,8 @@ def measure_words(
     texts = {name: _text_of(table) for name, table in tables.items()}
     results = []
     for number, vocabulary in enumerate(vocabularies):
+        if reason := needs_texts(vocabulary):
+            raise ValueError(reason)
         told = mismatch(words, vocabulary)
         if told and not allow_mismatch:
             raise ValueError(f"{told}; allow_mismatch=True goes on all the same")
@@ -307,6 +316,25 @@ def measure_words(
         groups = {name: _baseline_of(baseline, texts[name], tables[name].occurrences) for name in sorted(tables)}
         results.append(Statistics(Subject(baseline), groups, column, tuple(notes)))
     return results
+
+
+def needs_texts(vocabulary: Vocabulary) -> str | None:
+    """Return why tokens of a vocabulary are not those of single words, but of whole texts; None if they are.
+
+    Vocabularies with scores run over texts. That is the same where no piece reaches from one word into the next, and
+    sums do not depend on what stands before (those of 32 bits do).
+    """
+    model, metaspace = vocabulary.model, "\u2581".encode()
+    if not model.is_scored:
+        return None
+    what = f"a vocabulary of algorithm {model.algorithm!r} finds tokens in whole texts, of which a table of words does not tell all"
+    if vocabulary.pre_tokenizer.name != "metaspace" or any(token.find(metaspace, 1) > 0 for token in vocabulary.tokens):
+        return f"{what}: its pieces reach from word to word; measure documents"
+    if model.single_precision:
+        return f"{what}: its sums of 32 bits depend on what stands before a word; measure documents"
+    if not model.byte_fallback and metaspace not in vocabulary.ids:
+        return f"{what}: the unknown character U+2581 is one token with unknown characters before it; measure documents"
+    return None
 
 
 def mismatch(words: WordCounts, vocabulary: Vocabulary) -> str | None:
@@ -345,6 +373,7 @@ def _bounds(offsets: np.ndarray) -> np.ndarray:
 
 def _measure_table(table: WordCounts, tokenizer: Tokenizer, shapes: _Shapes, text: dict[str, Any]) -> Measures:
     frequencies = np.zeros(tokenizer.vocab_size, np.int64)
+    scored = tokenizer.vocabulary.model.is_scored
     tokens = kept = 0
     for ids, ends, counts in encoded_words(table, tokenizer):
         _statistics.count_tokens(frequencies, ids, ends, counts)
@@ -355,7 +384,7 @@ def _measure_table(table: WordCounts, tokenizer: Tokenizer, shapes: _Shapes, tex
             whole[whole] = ids[ends[whole] - 1] != shapes.unknown
         kept += exact_sum(counts[whole])
     return Measures(
-        **text, words=table.occurrences, tokens=tokens, kept_words=kept, **shapes.counts(frequencies), lengths=None,
+        **text, words=table.occurrences, tokens=tokens, kept_words=None if scored else kept, **shapes.counts(frequencies), lengths=None,
         frequencies=frequencies,
     )  # fmt: skip
 

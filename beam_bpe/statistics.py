@@ -31,7 +31,7 @@ class Measures:
         characters, bytes: code points and UTF-8 bytes of the text as it was given, before any normalizer.
         words: occurrences of words, as the vocabulary's pattern cuts them.
         tokens: occurrences of tokens.
-        kept_words: words that are one token, and not unknown.
+        kept_words: words that are one token, and not unknown; None where tokens are found in whole texts (models with scores).
         single_character_tokens, single_byte_tokens: tokens that stand for one character, and for one byte (an ASCII
             character is both); without the space that a token of some models brings, and without special tokens.
         unknown_tokens: those of the model's unk_token.

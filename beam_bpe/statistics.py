@@ -268,7 +268,7 @@ class Statistics:
         """Return H_alpha / log2|V| of measures of this vocabulary: 1 if all tokens are used alike.
 
         Zouhar, Meister, Gastaldi, Du, Sachan and Cotterell 2023, "Tokenization and the Noiseless Channel".  |V| is the
-        number of tokens of the vocabulary, used or not (their package tokenization-scorer counts those that are used).
+        number of tokens of the vocabulary, used or not (their package tokenization-scorer counts the used ones unless it is told).
         """
         entropy = measures.renyi_entropy(alpha)
         return None if entropy is None or self.subject.tokens < 2 else entropy / math.log2(self.subject.tokens)

@@ -13,13 +13,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from beam_bpe import _statistics, formats, measured, pre_tokenizer, train
+from beam_bpe import Model, Vocabulary, _encode, _statistics, formats, measured, pre_tokenizer, train
 from beam_bpe.artifacts import FormatError
 from beam_bpe.baselines import trigrams
 from beam_bpe.distribution import Distribution, buckets_of
 from beam_bpe.documents import DocumentBatch
 from beam_bpe.grouping import Groups
-from beam_bpe.measuring import Meter, measure_words, mismatch
+from beam_bpe.layout import AddedToken, Layout
+from beam_bpe.measuring import Meter, measure_words, mismatch, needs_texts
 from beam_bpe.normalize import normalize
 from beam_bpe.reading import documents_of
 from beam_bpe.statistics import BASELINES, COUNTS, Measures, Statistics, Subject, exact_sum, gini
@@ -93,6 +94,17 @@ def test_entropies_and_efficiency_by_hand():
     assert Statistics(Subject("v", "f", 1, 1), {}).renyi_efficiency(Measures(tokens=1, frequencies=np.array([1]))) is None
     with pytest.raises(ValueError, match="alpha is -1"):
         even.renyi_entropy(-1)
+
+
+def test_efficiencies_that_tokenization_scorer_publishes():
+    """Of its README, where all tokens of the vocabulary are used, so that |V| is the same; they are of the order 3."""
+    texts = {"pick @@ed pick @@l @@ed pick @@les": 0.8031528501359657}
+    texts["pick @@e @@d pick @@l @@e @@d pick @@l @@e @@s"] = 0.9105681923824472
+    for text, expected in texts.items():
+        counts = np.array(list(Counter(text.split()).values()))
+        measures = Measures(tokens=int(counts.sum()), frequencies=counts)
+        statistics = Statistics(Subject("v", "f", len(counts), len(counts)), {"": measures})
+        assert math.isclose(statistics.renyi_efficiency(measures, 3), expected, rel_tol=1e-12)
 
 
 def test_nothing_divides_by_zero():
@@ -480,3 +492,42 @@ def test_normalized_words_of_documents_are_those_of_the_pattern():
     (groups,) = metered(["ＡＢ １ b"], [vocabulary])
     assert groups[""].words == len(vocabulary.pre_tokenizer.split(normalize("ＡＢ １ b", "NFKC")))
     assert groups[""].bytes == len("ＡＢ １ b".encode()) and set(COUNTS) < set(groups[""].record())
+
+
+@pytest.mark.skipif(not hasattr(_encode, "Unigram"), reason="encoding by scores is not built yet")
+def test_models_with_scores_find_tokens_in_whole_texts():
+    documents = ["low lower lowest", "", "new  newest x", " wide Ü"] * 3
+    words = WordCounts.from_documents(documents, pattern="metaspace", normalizer="metaspace")
+    vocabulary = train(words, 30, algorithm="sentencepiece-bpe", character_coverage="0.95")
+    (groups,) = metered(documents, [vocabulary])
+    found, tokenizer = groups[""], Tokenizer(vocabulary)
+    ids = [i for document in documents for i in tokenizer.encode(document)]
+    assert np.array_equal(found.frequencies, np.bincount(ids, minlength=len(vocabulary))) and found.unknown_tokens > 0
+    split = [vocabulary.pre_tokenizer.split(normalize(document, "metaspace")) for document in documents]
+    assert found.words == sum(map(len, split)) == words.occurrences and found.kept_words is None
+    (statistics,) = measure_words(words, [vocabulary])
+    assert np.array_equal(statistics.total.frequencies, found.frequencies)
+    assert {**statistics.total.record(), "characters": found.characters, "bytes": found.bytes} == known_to_tables(found)
+
+
+def scored(tokens, pattern="metaspace", **model):
+    """Return a vocabulary with scores, in which <unk> has the id 0."""
+    every = (b"", *(token.encode() for token in tokens))
+    layout = Layout(
+        tokens=every, merged=np.empty(0, np.uint32), added_tokens=(AddedToken("<unk>", 0),), scores=-np.arange(len(every), dtype=np.float64)
+    )
+    chosen = Model(algorithm="unigram", unit="character", unk_token="<unk>", **model)
+    return Vocabulary.imported(layout, format="test", pre_tokenizer=pre_tokenizer(pattern), normalizer="metaspace", model=chosen)
+
+
+def test_tables_that_tell_too_little_of_models_with_scores():
+    assert needs_texts(scored(["▁", "▁low"])) is None
+    for vocabulary, why in (
+        (scored(["▁", "▁low▁er"]), "reach from word to word"),
+        (scored(["▁"], pattern="none"), "reach from word to word"),
+        (scored(["▁"], single_precision=True), "sums of 32 bits"),
+        (scored(["▁low"]), r"the unknown character U\+2581"),
+    ):
+        assert why.replace("\\", "") in str(needs_texts(vocabulary))
+        with pytest.raises(ValueError, match=f"'unigram' finds tokens in whole texts.*{why}"):
+            measure_words(WordCounts.from_documents(["low"], pattern="metaspace", normalizer="metaspace"), [vocabulary])

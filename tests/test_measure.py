@@ -81,7 +81,7 @@ def test_rows_in_groups(vocabularies, expected, tmp_path, memory, flags):
     measure = MeasureTokens(vocabularies, baselines=["byte", "trigram"], group_by="lang", memory=memory)
     rows = [{"text": text, "lang": group, "n": i} for i, (text, group) in enumerate(ROWS)] + [{"text": None, "lang": "en"}]
     folder = str(tmp_path / "out")
-    run(lambda p: p | beam.Create(rows) | beam.Reshuffle() | measure | WriteStatistics(folder, measure), *flags)
+    run(lambda p: p | beam.Create(rows) | beam.Reshuffle() | measure | WriteStatistics(folder, vocabularies), *flags)
     assert measured.load(folder) == expected
     measured.save(str(tmp_path / "again"), expected, vocabularies)
     names = sorted(path.name for path in (tmp_path / "again").iterdir())
@@ -119,7 +119,7 @@ def test_files(vocabularies, saved, expected, tmp_path, options):
     measure = MeasureTokens(saved, baselines=["byte", "trigram"], group_by="lang", by_path=True)
     read = ReadDocuments(str(tmp_path), group_by="lang", **options)
     folder = str(tmp_path / "out")
-    run(lambda p: p | read | measure | WriteStatistics(folder, measure))
+    run(lambda p: p | read | measure | WriteStatistics(folder, saved, by_path=True))
     loaded = measured.load(folder)
     assert measures_of(loaded) == measures_of(expected) and [one.subject.name for one in loaded][:2] == saved
 
@@ -134,7 +134,7 @@ def test_a_large_text_is_cut_between_words_and_put_together(vocabularies, tmp_pa
         measure = MeasureTokens(vocabularies[0], baselines=["trigram"])
         read = ReadDocuments(str(tmp_path / "a.txt"), pattern="gpt2", range_bytes=20_000, whole=whole_files)
         folder = str(tmp_path / f"out-{whole_files}")
-        run(lambda p: p | read | measure | WriteStatistics(folder, measure))
+        run(lambda p: p | read | measure | WriteStatistics(folder, vocabularies[0]))
         found, trigrams = (one.total for one in measured.load(folder))
         assert np.array_equal(found.frequencies, want.frequencies) and found.words == want.words
         if whole_files:
@@ -175,7 +175,16 @@ def test_what_the_transform_refuses(vocabularies, saved, tmp_path):
         run(lambda p: p | ReadDocuments(str(tmp_path / "a.jsonl"), group_by="lang") | MeasureTokens(one))
     measure = MeasureTokens(one)
     with pytest.raises(ValueError, match="statistics of the global window"):
-        run(lambda p: p | beam.Create(["low"]) | beam.WindowInto(FixedWindows(10)) | measure | WriteStatistics("x", measure))
+        run(lambda p: p | beam.Create(["low"]) | beam.WindowInto(FixedWindows(10)) | measure | WriteStatistics("x", one))
+    with pytest.raises(Exception, match="is not among the vocabularies of WriteStatistics"):
+        run(lambda p: p | beam.Create(["low"]) | MeasureTokens(vocabularies) | WriteStatistics(str(tmp_path / "x"), one))
+
+
+def test_no_documents(vocabularies, tmp_path):
+    measure = MeasureTokens(vocabularies, baselines=["byte"])
+    run(lambda p: p | beam.Create([], reshuffle=False) | measure | WriteStatistics(str(tmp_path / "out"), vocabularies))
+    loaded = measured.load(str(tmp_path / "out"))
+    assert [one.total.tokens for one in loaded] == [0, 0] and [one.groups for one in loaded] == [{}, {}]
 
 
 def test_special_tokens_in_a_pipeline(vocabularies):

@@ -205,7 +205,7 @@ def _of_corpus(args: argparse.Namespace, vocabularies: list[Vocabulary]) -> list
 
     with tempfile.TemporaryDirectory(prefix="beam_bpe-") as scratch:
         folder = args.output or f"{scratch}/statistics"
-        write = transforms.WriteStatistics(folder, measure, overwrite=args.overwrite)
+        write = transforms.WriteStatistics(folder, vocabularies, overwrite=args.overwrite)
         with console.watching(args.progress, spawns=running.spawns(options), debug=args.debug) as line:
             running.run(lambda pipeline: pipeline | read | measure | write, options, watch)
         return measured.load(folder)

@@ -10,20 +10,18 @@ from apache_beam.utils.windowed_value import WindowedValue
 from beam_bpe import measured
 from beam_bpe.documents import ERRORS, DocumentBatch
 from beam_bpe.grouping import Groups, group_name
-from beam_bpe.measuring import Meter, check_baselines
+from beam_bpe.measuring import Meter
 from beam_bpe.reading import documents_of
-from beam_bpe.statistics import Measures, Statistics, Subject
+from beam_bpe.statistics import BASELINES, Measures, Statistics, Subject
 from beam_bpe.stores import refuse_credentials
-from beam_bpe.tokenizer import SPECIAL_POLICIES
+from beam_bpe.tokenizer import SPECIAL_POLICIES, Tokenizer
 from beam_bpe.transforms.read import READ_COUNTERS
 from beam_bpe.transforms.rows import columns_of, fields_of, row_of
 from beam_bpe.transforms.runners import refuse_lossy
 from beam_bpe.transforms.stored import StoredDoFn
-from beam_bpe.transforms.vocabularies import source_of
+from beam_bpe.transforms.vocabularies import VocabularySource, source_of
 from beam_bpe.vocabulary import Vocabulary
 
-#: Counters of what was measured, in the namespace `beam_bpe`.
-MEASURED_DOCUMENTS = "measured_documents"
 _BATCH = 1 << 20  # bytes of single documents that are measured together
 _GROUPED_BATCH = 8 << 20  # the same in groups, of each of which few may come
 _DOCUMENT_BYTES = 64  # that a single document costs beside its text
@@ -39,7 +37,7 @@ class MeasureTokens(beam.PTransform):
     baselines) and group; WriteStatistics writes them, and `Statistics.merge` sums those of a vocabulary.
 
     Args:
-        vocabularies: one or several: a Vocabulary, or the path of one in any format of `beam_bpe.formats`.
+        vocabularies: what is measured: a Vocabulary, or the path of one in any format of `beam_bpe.formats`; or several.
         names: of each vocabulary, for people; by default its path, or the beginning of its fingerprint.
         baselines: "byte", "character", "word" (those of the first vocabulary) or "trigram", beside them.
         group_by: the column of groups: that of ReadDocuments(group_by=…), or of rows.
@@ -67,28 +65,23 @@ class MeasureTokens(beam.PTransform):
         memory: int = _MEMORY,
     ):
         super().__init__()
-        chosen = [vocabularies] if isinstance(vocabularies, (str, Vocabulary)) else list(vocabularies)
         if isinstance(baselines, str) or isinstance(names, str):
             raise TypeError("names and baselines are lists, not one text")
-        if names and len(names) != len(chosen):
-            raise ValueError(f"there are {len(names)} names of {len(chosen)} vocabularies")
         for name, value, allowed in (("special", special, SPECIAL_POLICIES), ("errors", errors, ERRORS)):
             if value not in allowed:
                 raise ValueError(f"{name}={value!r}: choose one of {', '.join(allowed)}")
-        check_baselines(baselines, len(chosen))
-        if not chosen and not baselines:
+        self._sources, tokenizers = _sources_of(vocabularies, method, by_path, vocabulary_options)
+        if names and len(names) != len(tokenizers):
+            raise ValueError(f"there are {len(names)} names of {len(tokenizers)} vocabularies")
+        if not tokenizers and not baselines:
             raise ValueError("there is nothing to measure: give vocabularies, or baselines")
-        options = dict(vocabulary_options or {})
-        found = [source_of(one, method, by_path and not isinstance(one, Vocabulary), options) for one in chosen]
-        self._sources = [source for source, _ in found]
-        self.subjects = [
-            Subject.of(tokenizer.vocabulary, name)
-            for (_, tokenizer), name in zip(found, names or [_name(one) for one in chosen])
-        ] + [Subject(name) for name in baselines]
-        twice = [one.name for i, one in enumerate(self.subjects) if one in self.subjects[:i]]
-        if twice:
-            raise ValueError(f"{twice[0]} is to be measured twice: leave one out, or give them names")
-        Meter([tokenizer for _, tokenizer in found], baselines, special)  # refuses what contradicts each other
+        told = [source.path or source.fingerprint[:12] for source in self._sources]
+        own = [Subject.of(tokenizer.vocabulary, name) for tokenizer, name in zip(tokenizers, names or told)]
+        self.subjects = own + [Subject(name) for name in baselines]
+        for number, one in enumerate(self.subjects):
+            if (one.fingerprint or one.name) in [other.fingerprint or other.name for other in self.subjects[:number]]:
+                raise ValueError(f"{one.name} is to be measured twice: leave one out")
+        Meter(tokenizers, baselines, special)  # refuses what contradicts each other
         self._baselines, self._group_by, self._column = list(baselines), group_by, column
         self._special, self._errors, self._memory = special, errors, memory
 
@@ -110,10 +103,6 @@ class MeasureTokens(beam.PTransform):
         )
 
 
-def _name(vocabulary: Union[str, Vocabulary]) -> str:
-    return vocabulary.fingerprint[:12] if isinstance(vocabulary, Vocabulary) else vocabulary
-
-
 class _Bundle:
     """What one bundle measures in one window."""
 
@@ -131,7 +120,6 @@ class _MeasureFn(beam.DoFn):
         self._sources, self._baselines, self._special = job._sources, job._baselines, job._special
         self._column, self._group_by, self._errors, self._memory = job._column, job._group_by, job._errors, job._memory
         self._shared = [Shared() for _ in self._sources]
-        self._documents = Metrics.counter("beam_bpe", MEASURED_DOCUMENTS)
         self._read = {name: Metrics.counter("beam_bpe", name) for name in READ_COUNTERS}
 
     def setup(self) -> None:
@@ -199,7 +187,6 @@ class _MeasureFn(beam.DoFn):
                 f"documents were read with group_by={by!r}, and are measured with {self._group_by!r}: give ReadDocuments and "
                 "MeasureTokens the same"
             )
-        self._documents.inc(batch.totals.get("documents", 0))
         bundle.meter.add(batch)
 
     def _taken(self, bundle: _Bundle, window: Any) -> Iterator[WindowedValue]:
@@ -224,20 +211,30 @@ class _SumFn(beam.DoFn):
 
 
 class WriteStatistics(beam.PTransform):
-    """Write the statistics that MeasureTokens found into a folder; see `beam_bpe.measured`.
+    """Write the statistics that MeasureTokens found into a folder: all counts as JSON, token frequencies as Parquet.
 
-    The output holds the path of the folder, once all of it stands.
+    The output holds the path of the folder, once all of it stands: see `beam_bpe.measured`.
 
     Args:
         folder: where to write; a folder or URL.
-        measure: the MeasureTokens whose output it is, which has the vocabularies.
+        vocabularies: those that were measured: a Vocabulary, or the path of one in any format of `beam_bpe.formats`.
         overwrite: replace statistics that stand there.
+        by_path: workers read the vocabularies from their paths, rather than get them with the job.
+        vocabulary_options: of each vocabulary's format, such as pattern and special_tokens of a rank file.
     """
 
-    def __init__(self, folder: str, measure: MeasureTokens, overwrite: bool = False):
+    def __init__(
+        self,
+        folder: str,
+        vocabularies: Union[str, Vocabulary, Sequence[Union[str, Vocabulary]]],
+        overwrite: bool = False,
+        by_path: bool = False,
+        vocabulary_options: Optional[Dict[str, Any]] = None,
+    ):
         super().__init__()
         refuse_credentials(folder)
-        self._folder, self._measure, self._overwrite = folder, measure, overwrite
+        self._sources, _ = _sources_of(vocabularies, "rank", by_path, vocabulary_options)
+        self._folder, self._overwrite = folder, overwrite
 
     def display_data(self):
         return {"folder": self._folder}
@@ -249,21 +246,42 @@ class WriteStatistics(beam.PTransform):
         return (
             found.pipeline
             | "Once" >> beam.Create([self._folder], reshuffle=False)
-            | "Write" >> beam.ParDo(_WriteFn(self._measure), beam.pvalue.AsIter(found)).with_output_types(str)
+            | "Write" >> beam.ParDo(_WriteFn(self._sources), beam.pvalue.AsIter(found)).with_output_types(str)
         )
 
 
 class _WriteFn(StoredDoFn):
-    """Put the statistics of all groups together, and write them."""
+    """Put the statistics of all groups together, vocabularies in their order, then baselines, and write them."""
 
-    def __init__(self, measure: MeasureTokens):
-        self._subjects, self._sources, self._group_by = measure.subjects, measure._sources, measure._group_by
+    def __init__(self, sources: List[VocabularySource]):
+        self._sources = sources
 
     def process(self, folder: str, found: Iterable[Statistics]) -> Iterator[str]:
-        groups: List[Dict[str, Measures]] = [{} for _ in self._subjects]
-        numbers = {subject: number for number, subject in enumerate(self._subjects)}
+        merged: Dict[Optional[str], Statistics] = {}
         for one in found:
-            groups[numbers[one.subject]].update(one.groups)
-        merged = [Statistics(subject, dict(sorted(own.items())), self._group_by) for subject, own in zip(self._subjects, groups)]
-        measured.save(folder, merged, [source.tokenizer().vocabulary for source in self._sources], overwrite=True)
+            key = one.subject.fingerprint or one.subject.name
+            merged[key] = merged[key].merge(one) if key in merged else one
+        column = next((one.group_by for one in merged.values()), None)
+        statistics = []
+        for source in self._sources:
+            name = source.path or source.fingerprint[:12]
+            own = merged.pop(source.fingerprint, None)  # there is none where there were no documents
+            statistics.append(own or Statistics(Subject.of(source.tokenizer().vocabulary, name), {}, column))
+        statistics += [merged.pop(name) for name in BASELINES if name in merged]
+        if merged:
+            told = next(iter(merged.values())).subject.name
+            raise ValueError(f"{told} was measured, and is not among the vocabularies of WriteStatistics")
+        measured.save(folder, statistics, [source.tokenizer().vocabulary for source in self._sources], overwrite=True)
         yield folder
+
+
+def _sources_of(
+    vocabularies: Union[str, Vocabulary, Sequence[Union[str, Vocabulary]]],
+    method: str,
+    by_path: bool,
+    options: Optional[Dict[str, Any]],
+) -> Tuple[List[VocabularySource], List[Tokenizer]]:
+    """Return where workers get vocabularies, and their tokenizers here."""
+    chosen = [vocabularies] if isinstance(vocabularies, (str, Vocabulary)) else vocabularies
+    found = [source_of(one, method, by_path, dict(options or {})) for one in chosen]
+    return [source for source, _ in found], [tokenizer for _, tokenizer in found]

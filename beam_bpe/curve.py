@@ -160,7 +160,9 @@ def size_curve(statistics: Statistics, vocabulary: Vocabulary) -> Curve:
         OverflowError: the text has more than 2**63 - 1 symbols.
     """
     if statistics.subject.fingerprint != vocabulary.fingerprint:
-        raise ValueError(f"the statistics are of {statistics.subject.name}, not of the vocabulary {vocabulary.fingerprint[:12]}…")
+        raise ValueError(
+            f"the statistics are of {statistics.subject.name}, not of the vocabulary {vocabulary.fingerprint[:12]}…"
+        )
     check_merges(vocabulary)
     names = tuple(statistics.groups)
     measured = list(statistics.groups.values())
@@ -201,11 +203,13 @@ def check_merges(vocabulary: Vocabulary) -> None:
     model = vocabulary.model
     if model.algorithm != "bpe":
         raise ValueError(
-            f"a vocabulary of algorithm {model.algorithm!r} finds its tokens without merges, so that it does not hold smaller "
+            f"a vocabulary of algorithm {model.algorithm!r} finds its tokens without merges, and does not hold smaller "
             "ones: train them from the table of words"
         )
     if vocabulary.layout is not None and vocabulary.layout.whole_pieces:
-        raise ValueError("words that are tokens are not merged in this vocabulary (ignore_merges), so that it does not hold smaller ones")
+        raise ValueError(
+            "words that are tokens are not merged in this vocabulary (ignore_merges), so that it does not hold smaller ones"
+        )
     ranks = np.arange(len(vocabulary.left))
     made = np.full(len(vocabulary), -1, np.int64)
     made[vocabulary.merged] = ranks
@@ -215,7 +219,10 @@ def check_merges(vocabulary: Vocabulary) -> None:
         raise ValueError(f"two merges make the token {token!r}: which of them made an occurrence is not known")
     late = np.flatnonzero((made[vocabulary.left] >= ranks) | (made[vocabulary.right] >= ranks))
     if len(late):
-        raise ValueError(f"the merge of rank {int(late[0])} is of a token that a later merge makes: the merges are in another order than learned ones")
+        raise ValueError(
+            f"the merge of rank {int(late[0])} is of a token that a later merge makes: these are in another order than "
+            "learned merges"
+        )
     mark = (model.end_of_word or "").encode()
     for merged in vocabulary.merged.tolist() if mark else ():
         token = vocabulary.tokens[merged]
@@ -231,7 +238,9 @@ def first_merges(vocabulary: Vocabulary, merges: int) -> Vocabulary:
     check_merges(vocabulary)
     if not 0 <= merges <= len(vocabulary.left):
         raise ValueError(f"merges is {merges}; the vocabulary has {len(vocabulary.left)}")
-    columns: Mapping[str, Any] = {name: getattr(vocabulary, name)[:merges] for name in ("left", "right", "counts", "replaced")}
+    columns: Mapping[str, Any] = {
+        name: getattr(vocabulary, name)[:merges] for name in ("left", "right", "counts", "replaced")
+    }
     layout = vocabulary.layout
     if layout is not None:
         later = set(vocabulary.merged[merges:].tolist())
@@ -258,6 +267,9 @@ def check_curve(curve: Curve, words: WordCounts, vocabulary: Vocabulary, sizes: 
         for name, tokens in zip(curve.groups, expected.tolist()):
             if counted[name].tokens != tokens:
                 told = f" of the group {name!r}" if name else ""
-                raise RuntimeError(f"at the size {size:,} the curve has {tokens:,} tokens{told}, and encoding gives {counted[name].tokens:,}")
+                raise RuntimeError(
+                    f"at the size {size:,} the curve has {tokens:,} tokens{told}, and encoding gives "
+                    f"{counted[name].tokens:,}"
+                )
         found[size] = int(expected.sum())
     return found

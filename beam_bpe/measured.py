@@ -68,7 +68,9 @@ def statistics_json(statistics: Sequence[Statistics]) -> str:
     return artifacts.canonical_json({"kind": KIND, "statistics": [one.record() for one in statistics]}) + "\n"
 
 
-def save(folder: str, statistics: Sequence[Statistics], vocabularies: Sequence[Vocabulary], *, overwrite: bool = False) -> None:
+def save(
+    folder: str, statistics: Sequence[Statistics], vocabularies: Sequence[Vocabulary], *, overwrite: bool = False
+) -> None:
     """Write statistics into a folder.
 
     Args:
@@ -79,7 +81,9 @@ def save(folder: str, statistics: Sequence[Statistics], vocabularies: Sequence[V
         ValueError: a vocabulary is missing.
     """
     known = {vocabulary.fingerprint: vocabulary for vocabulary in vocabularies}
-    missing = [one.subject.name for one in statistics if not one.subject.is_baseline and one.subject.fingerprint not in known]
+    missing = [
+        one.subject.name for one in statistics if not one.subject.is_baseline and one.subject.fingerprint not in known
+    ]
     if missing:
         raise ValueError(f"the vocabulary of {missing[0]} is needed for the spelling of its tokens")
     claim(folder, overwrite)

@@ -121,7 +121,9 @@ class Meter:
         self._shapes = [_shapes_of(tokenizer.vocabulary) for tokenizer in tokenizers]
         self._dropped = [SpecialTokens(tuple(tokenizer.special_tokens)) for tokenizer in tokenizers]
         if special == "drop" and len({specials.tokens for specials in self._dropped}) > 1:
-            raise ValueError("special='drop' leaves different texts of vocabularies with different special tokens: measure each alone")
+            raise ValueError(
+                "special='drop' leaves different texts of vocabularies with different special tokens: measure each alone"
+            )
         self._groups: dict[str, _Group] = {}
         self._open: tuple[_Group, np.ndarray] | None = None  # the last document, which may go on: its group and lengths
 
@@ -140,7 +142,9 @@ class Meter:
         if not batch.continues:
             self._close()
         elif self._open is None and not batch.split:
-            raise ValueError("a piece of a document came without those before it: the pieces of one go to one meter, in order")
+            raise ValueError(
+                "a piece of a document came without those before it: the pieces of one go to one meter, in order"
+            )
         if batch.groups is not None:
             for name, data, bounds in batch.groups.split(batch.data, batch.bounds):
                 self._add(self._group(name), data, bounds, len(bounds) // 2)
@@ -151,15 +155,18 @@ class Meter:
         self._add(group, batch.data, bounds, int(batch.totals.get("documents", len(bounds) // 2 - batch.continues)))
 
     def _check(self, batch: DocumentBatch) -> None:
-        for tokenizer in self._tokenizers if batch.cut_by is not None else ():
-            chosen, tokens, normalizer = batch.cut_by or (None, (), None)
+        """Refuse documents that were cut where the words of a vocabulary do not end."""
+        if batch.cut_by is None:
+            return
+        chosen, tokens, normalizer = batch.cut_by
+        for tokenizer in self._tokenizers:
             vocabulary = tokenizer.vocabulary
             found = {token.text for token in vocabulary.added_tokens if self._special != "text" or not token.special}
             if chosen != vocabulary.pre_tokenizer or normalizer != vocabulary.normalizer or not found <= set(tokens):
                 raise ValueError(
-                    f"documents were cut between words of {getattr(chosen, 'name', None)!r} with the special tokens {list(tokens)}, and a "
-                    f"vocabulary cuts by {vocabulary.pre_tokenizer.name!r} and finds {sorted(found)}: read them whole (by "
-                    "line, paragraph or separator, or with a pattern, special tokens and normalizer that all vocabularies have)"
+                    f"documents were cut between words of {chosen.name!r} with the special tokens {list(tokens)}, and a "
+                    f"vocabulary cuts by {vocabulary.pre_tokenizer.name!r} and finds {sorted(found)}: read them by line, "
+                    "paragraph or separator, or with a pattern, special tokens and normalizer that all vocabularies have"
                 )
 
     def _group(self, name: str) -> _Group:
@@ -195,7 +202,9 @@ class Meter:
             sizes = text[1::2] - text[::2]
             if text is not bounds:  # the parts of each document
                 whose = np.searchsorted(bounds[1::2], text[::2], "right")
-                characters, sizes = (np.bincount(whose, part, len(bounds) // 2).astype(np.int64) for part in (characters, sizes))
+                characters, sizes = (
+                    np.bincount(whose, part, len(bounds) // 2).astype(np.int64) for part in (characters, sizes)
+                )
             for number, baseline in enumerate(self._baselines, len(self._tokenizers)):
                 lengths[number] = sizes if baseline == "byte" else characters
         if self._open is not None:
@@ -222,7 +231,7 @@ class Meter:
             sums.lengths.update(dict(zip(lowest.tolist(), times.tolist())))
 
     def take(self) -> list[dict[str, Measures]]:
-        """Return the measures of all that was added, by group, for each tokenizer and then each baseline; and begin again."""
+        """Return what was added, by group, for each tokenizer and then each baseline; and begin again."""
         self._close()
         groups, self._groups = self._groups, {}
         subjects = range(len(self._tokenizers) + len(self._baselines))
@@ -327,7 +336,7 @@ def needs_texts(vocabulary: Vocabulary) -> str | None:
     model, metaspace = vocabulary.model, "\u2581".encode()
     if not model.is_scored:
         return None
-    what = f"a vocabulary of algorithm {model.algorithm!r} finds tokens in whole texts, of which a table of words does not tell all"
+    what = f"a vocabulary of algorithm {model.algorithm!r} finds tokens in whole texts, which a table of words does not tell"
     if vocabulary.pre_tokenizer.name != "metaspace" or any(token.find(metaspace, 1) > 0 for token in vocabulary.tokens):
         return f"{what}: its pieces reach from word to word; measure documents"
     if model.single_precision:
@@ -384,8 +393,8 @@ def _measure_table(table: WordCounts, tokenizer: Tokenizer, shapes: _Shapes, tex
             whole[whole] = ids[ends[whole] - 1] != shapes.unknown
         kept += exact_sum(counts[whole])
     return Measures(
-        **text, words=table.occurrences, tokens=tokens, kept_words=None if scored else kept, **shapes.counts(frequencies), lengths=None,
-        frequencies=frequencies,
+        **text, words=table.occurrences, tokens=tokens, kept_words=None if scored else kept, **shapes.counts(frequencies),
+        lengths=None, frequencies=frequencies,
     )  # fmt: skip
 
 

@@ -31,7 +31,8 @@ class Measures:
         characters, bytes: code points and UTF-8 bytes of the text as it was given, before any normalizer.
         words: occurrences of words, as the vocabulary's pattern cuts them.
         tokens: occurrences of tokens.
-        kept_words: words that are one token, and not unknown; None where tokens are found in whole texts (models with scores).
+        kept_words: words that are one token, and not unknown; None of models with scores, whose tokens are those of whole
+            texts.
         single_character_tokens, single_byte_tokens: tokens that stand for one character, and for one byte (an ASCII
             character is both); without the space that a token of some models brings, and without special tokens.
         unknown_tokens: those of the model's unk_token.
@@ -236,10 +237,13 @@ class Statistics:
             same = self.subject.fingerprint == other.subject.fingerprint
             if not same or (self.subject.is_baseline and self.subject.name != other.subject.name):
                 raise ValueError(
-                    f"statistics of different vocabularies cannot be summed: {_told(self.subject)} and {_told(other.subject)}"
+                    f"statistics of different vocabularies cannot be summed: {_told(self.subject)} and "
+                    f"{_told(other.subject)}"
                 )
             if self.group_by != other.group_by:
-                raise ValueError(f"statistics are grouped by {self.group_by!r} and by {other.group_by!r}: they cannot be summed")
+                raise ValueError(
+                    f"statistics are grouped by {self.group_by!r} and by {other.group_by!r}: they cannot be summed"
+                )
         groups: dict[str, Measures] = {}
         for each in (self, *others):
             for name, measures in each.groups.items():
@@ -268,7 +272,8 @@ class Statistics:
         """Return H_alpha / log2|V| of measures of this vocabulary: 1 if all tokens are used alike.
 
         Zouhar, Meister, Gastaldi, Du, Sachan and Cotterell 2023, "Tokenization and the Noiseless Channel".  |V| is the
-        number of tokens of the vocabulary, used or not (their package tokenization-scorer counts the used ones unless it is told).
+        number of tokens of the vocabulary, used or not (their package tokenization-scorer counts those that are used, unless
+        it is told).
         """
         entropy = measures.renyi_entropy(alpha)
         return None if entropy is None or self.subject.tokens < 2 else entropy / math.log2(self.subject.tokens)

@@ -59,7 +59,8 @@ cdef Py_ssize_t add_tokens(int64_t[::1] frequencies, const Id[::1] ids, const in
     return -1
 
 
-def count_tokens(int64_t[::1] frequencies not None, ids not None, const int64_t[::1] ends=None, const int64_t[::1] counts=None):
+def count_tokens(int64_t[::1] frequencies not None, ids not None, const int64_t[::1] ends=None,
+                 const int64_t[::1] counts=None):
     """Add to the frequency of each token how often it occurs.
 
     Args:
@@ -98,7 +99,8 @@ def count_tokens(int64_t[::1] frequencies not None, ids not None, const int64_t[
     if wrong >= 0 and full:
         raise OverflowError(f"the token of id {ids[wrong]} occurs more than 2**63 - 1 times")
     if wrong >= 0:
-        raise KeyError(f"id {ids[wrong]} at position {wrong} is no token of this vocabulary; its ids are below {frequencies.shape[0]}")
+        size = frequencies.shape[0]
+        raise KeyError(f"id {ids[wrong]} at position {wrong} is no token of this vocabulary; its ids are below {size}")
 
 
 def count_characters(const uint8_t[::1] data not None, const int64_t[::1] bounds not None):
@@ -138,7 +140,7 @@ def weighted_sum(const int64_t[::1] values not None, const int64_t[::1] counts n
         raise ValueError(f"{n} values; at most 2**30 are summed at a time")
     for i in range(n):
         if not 0 <= values[i] <= 0xFFFFFFFF or counts[i] < 0:
-            raise ValueError(f"value {i} is {values[i]}, {counts[i]} times: it is from 0 to 2**32 - 1, its count not negative")
+            raise ValueError(f"value {i} is {values[i]}, {counts[i]} times: choose 0 to 2**32 - 1, and no negative count")
     if not n:
         return 0
     with nogil:

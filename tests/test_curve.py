@@ -64,7 +64,9 @@ def test_runs_are_replaced_less_often_than_they_are_counted():
 def test_groups_have_curves_of_their_own():
     documents = {"en": ["low lower lowest"] * 3, "de": ["die Löwen"], "": ["x"], "none": [""]}
     texts = [(text, group) for group, several in documents.items() for text in several]
-    words = WordCounts.from_documents([text for text, _ in texts], pattern="gpt2", groups=[group for _, group in texts], group_by="lang")
+    words = WordCounts.from_documents(
+        [text for text, _ in texts], pattern="gpt2", groups=[group for _, group in texts], group_by="lang"
+    )
     vocabulary = train(words.ungrouped(), 256 + 12, min_pair_count=1)
     curve = curve_of(words, vocabulary)
     assert curve.groups == ("", "de", "en", "none") and curve.group_by == "lang" and curve.characters == (1, 9, 48, 0)
@@ -88,7 +90,11 @@ def test_the_check_finds_a_wrong_curve():
     words = WordCounts.from_mapping({"low": 5, "lower": 2, "newest": 6, "widest": 3})
     vocabulary = train(words, 256 + 8)
     curve = curve_of(words, vocabulary)
-    assert check_curve(curve, words, vocabulary) == {258: int(curve.at(258)[0]), 260: int(curve.at(260)[0]), 262: int(curve.at(262)[0])}
+    assert check_curve(curve, words, vocabulary) == {
+        258: int(curve.at(258)[0]),
+        260: int(curve.at(260)[0]),
+        262: int(curve.at(262)[0]),
+    }
     wrong = curve.tokens.copy()
     wrong[4] -= 1
     with pytest.raises(RuntimeError, match="at the size 260 the curve has"):
@@ -151,7 +157,9 @@ def test_merges_that_are_not_learned_ones_are_refused():
         size_curve(statistics, train({"ab": 2}, 257))
 
 
-@pytest.mark.parametrize(("words", "attached"), [({"</w>x": 5, "</w>y": 5}, False), ({"a</w>x": 5, "a</w>y": 5, "a": 1}, True)])
+@pytest.mark.parametrize(
+    ("words", "attached"), [({"</w>x": 5, "</w>y": 5}, False), ({"a</w>x": 5, "a</w>y": 5, "a": 1}, True)]
+)
 def test_a_mark_that_is_spelled_in_a_word(words, attached):
     options = {"unit": "character", "end_of_word": "</w>", "attached": attached, "unk_token": "<unk>", "min_pair_count": 1}
     vocabulary = train(words, num_merges=6, **options)
@@ -163,7 +171,9 @@ def test_first_merges_keep_ids():
     vocabulary = train({"low": 5, "lower": 2, "newest": 6}, num_merges=6, unit="character", unk_token="<unk>")
     smaller = first_merges(vocabulary, 2)
     assert len(smaller.left) == 2 and smaller.merged.tolist() == vocabulary.merged[:2].tolist()
-    assert [token for token in smaller.tokens if token] == [t for i, t in enumerate(vocabulary.tokens) if t and i not in vocabulary.merged[2:]]
+    assert [token for token in smaller.tokens if token] == [
+        t for i, t in enumerate(vocabulary.tokens) if t and i not in vocabulary.merged[2:]
+    ]
     assert first_merges(vocabulary, 6).fingerprint == vocabulary.fingerprint
     with pytest.raises(ValueError, match="merges is 7; the vocabulary has 6"):
         first_merges(vocabulary, 7)
@@ -177,9 +187,13 @@ def test_costs_by_hand():
     ratios = np.array([0.5])
     assert costs.embedding_parameters(np.array([10])).tolist() == [2 * 80]
     assert replace(costs, tied=True).embedding_parameters(np.array([10])).tolist() == [80]
-    assert costs.attention_flops(ratios).tolist() == [2 * 2 * 50**2 * 8] and costs.kv_cache_bytes(ratios).tolist() == [2 * 2 * 4 * 2 * 50]
+    assert costs.attention_flops(ratios).tolist() == [2 * 2 * 50**2 * 8] and costs.kv_cache_bytes(ratios).tolist() == [
+        2 * 2 * 4 * 2 * 50
+    ]
     assert replace(costs, kv_width=None).kv_cache_bytes(ratios).tolist() == [2 * 2 * 8 * 2 * 50]
-    assert costs.price_per_million_characters(ratios).tolist() == [1.5] and costs.context_characters(ratios).tolist() == [100.0]
+    assert costs.price_per_million_characters(ratios).tolist() == [1.5] and costs.context_characters(ratios).tolist() == [
+        100.0
+    ]
     for name, value in (("d_model", 0), ("kv_width", -1), ("price", -1.0), ("price", float("nan")), ("context_tokens", 0)):
         with pytest.raises(ValueError, match=f"{name} is {value}"):
             CostModel(**{name: value})
@@ -210,7 +224,9 @@ def test_file(tmp_path):
     table = file.read()
     sizes = table["size"].to_pylist()
     assert sizes == sorted({int(curve.sizes[0]), *curve.sizes[::-4].tolist()})
-    assert table["tokens"].to_pylist() == [int(curve.at(size)[0]) for size in sizes] and table["group"].null_count == len(sizes)
+    assert table["tokens"].to_pylist() == [int(curve.at(size)[0]) for size in sizes] and table["group"].null_count == len(
+        sizes
+    )
     assert table["embedding_parameters"].to_pylist() == [4 * size for size in sizes]
     with pytest.raises(ValueError, match="every is 0"):
         curve.table(every=0)

@@ -14,15 +14,17 @@ import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.testing.util import assert_that
-from apache_beam.transforms.window import FixedWindows, TimestampedValue
+from apache_beam.transforms.window import FixedWindows, GlobalWindow, TimestampedValue
 
 from beam_bpe import cli, measured, train
+from beam_bpe.documents import DocumentBatch
 from beam_bpe.grouping import Groups
 from beam_bpe.measuring import Meter, measure_words
 from beam_bpe.reading import documents_of
 from beam_bpe.statistics import Statistics, Subject
 from beam_bpe.tokenizer import Tokenizer
 from beam_bpe.transforms import MeasureTokens, ReadDocuments, WriteStatistics
+from beam_bpe.transforms import measure as module
 from beam_bpe.words import WordCounts
 
 END = "<|end|>"
@@ -37,7 +39,10 @@ GROUPS = [group or "" for _, group in ROWS]
 @pytest.fixture(scope="module")
 def vocabularies():
     words = WordCounts.from_documents(TEXTS * 3, pattern="gpt2", special_tokens=[END])
-    return [train(words, 256 + 30, special_tokens=[END]), train(words, unit="character", num_merges=20, unk_token="<unk>", limit_alphabet=9)]
+    return [
+        train(words, 256 + 30, special_tokens=[END]),
+        train(words, unit="character", num_merges=20, unk_token="<unk>", limit_alphabet=9),
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -85,7 +90,9 @@ def test_rows_in_groups(vocabularies, expected, tmp_path, memory, flags):
     assert measured.load(folder) == expected
     measured.save(str(tmp_path / "again"), expected, vocabularies)
     names = sorted(path.name for path in (tmp_path / "again").iterdir())
-    assert [(tmp_path / "out" / name).read_bytes() for name in names] == [(tmp_path / "again" / name).read_bytes() for name in names]
+    assert [(tmp_path / "out" / name).read_bytes() for name in names] == [
+        (tmp_path / "again" / name).read_bytes() for name in names
+    ]
 
 
 def test_elements_are_small_and_mergeable(vocabularies, expected):
@@ -105,7 +112,9 @@ def test_texts_and_windows(vocabularies):
     measure = MeasureTokens(vocabularies[:1])
 
     def check(found):
-        assert sorted(one.total.tokens for one in found) == sorted(Tokenizer(vocabularies[0]).count(text) for text in ("low low", "lower"))
+        assert sorted(one.total.tokens for one in found) == sorted(
+            Tokenizer(vocabularies[0]).count(text) for text in ("low low", "lower")
+        )
 
     texts = [TimestampedValue("low low", 1), TimestampedValue(b"lower", 100)]
     run(lambda p: assert_that(p | beam.Create(texts) | beam.WindowInto(FixedWindows(10)) | measure, check))
@@ -145,6 +154,22 @@ def test_a_large_text_is_cut_between_words_and_put_together(vocabularies, tmp_pa
     other = MeasureTokens(vocabularies[0])
     with pytest.raises(Exception, match="documents were cut between words of 'o200k'"):
         run(lambda p: p | ReadDocuments(str(tmp_path / "a.txt"), pattern="o200k") | other)
+
+
+def test_the_pieces_of_a_document_are_not_torn_apart(vocabularies):
+    """However little memory there may be, what is found goes on between documents."""
+    fn = module._MeasureFn(MeasureTokens(vocabularies[:1], memory=1))
+    fn.setup()
+    fn.start_bundle()
+    rule = (vocabularies[0].pre_tokenizer, (END,), None)
+    emitted = []
+    for text, first in (("low", True), (" lower", False), (" low", False), ("wide", True)):
+        batch = DocumentBatch(text.encode(), np.array([0, len(text)]), not first, {"documents": int(first)}, cut_by=rule)
+        emitted.append([found.value for found in fn.process(batch, window=GlobalWindow())])
+    emitted.append([found.value for found in fn.finish_bundle()])
+    assert list(map(len, emitted)) == [0, 0, 0, 1, 1]
+    assert [found[0][1].documents for found in emitted[3:]] == [1, 1]
+    assert emitted[3][0][1].lengths.counts == {Tokenizer(vocabularies[0]).count("low lower low"): 1}
 
 
 def test_what_the_transform_refuses(vocabularies, saved, tmp_path):
@@ -208,7 +233,12 @@ def corpus(tmp_path_factory) -> Path:
     pq.write_table(pa.table({"text": texts, "lang": groups}), folder / "rows.parquet")
     (folder / "rows.jsonl").write_text("".join(json.dumps({"text": text, "lang": group}) + "\n" for text, group in ROWS))
     (folder / "one.txt").write_text("\n".join(TEXTS))
-    assert cli.main(["count", str(folder / "rows.parquet"), "--pattern", "gpt2", "--group-by", "lang", "-o", str(folder / "words")]) == 0
+    assert (
+        cli.main(
+            ["count", str(folder / "rows.parquet"), "--pattern", "gpt2", "--group-by", "lang", "-o", str(folder / "words")]
+        )
+        == 0
+    )
     return folder
 
 
@@ -239,8 +269,14 @@ def test_measure_a_corpus_and_its_words(capsys, corpus, saved, expected, tmp_pat
     shown = cells(outputs[0], "de")
     measures, statistics = expected[0].groups["de"], expected[0]
     assert shown["tokens"] == f"{measures.tokens:,}" and shown["characters"] == f"{measures.characters:,}" == "2,016"
-    assert shown["tokens/word"] == f"{measures.fertility:.3f}" and shown["premium"] == f"{statistics.parity_premiums('en')['de']:.3f}"
-    assert shown["kept whole"] == f"{measures.kept_share:.1%}" and shown["Renyi eff."] == f"{statistics.renyi_efficiency(measures):.4f}"
+    assert (
+        shown["tokens/word"] == f"{measures.fertility:.3f}"
+        and shown["premium"] == f"{statistics.parity_premiums('en')['de']:.3f}"
+    )
+    assert (
+        shown["kept whole"] == f"{measures.kept_share:.1%}"
+        and shown["Renyi eff."] == f"{statistics.renyi_efficiency(measures):.4f}"
+    )
     assert f"Gini coefficient of tokens per byte: {statistics.gini():.4f}" in outputs[0]
     code, out, err = command(capsys, "measure", "--words", corpus / "words", *options, "-o", tmp_path / "of-words")
     assert code == 0, err
@@ -251,8 +287,10 @@ def test_measure_a_corpus_and_its_words(capsys, corpus, saved, expected, tmp_pat
     assert cells(out, "de")["tokens"] == shown["tokens"] and "median" not in out
 
 
-def test_measure_without_groups(capsys, corpus, saved, vocabularies):
-    code, out, err = command(capsys, "measure", corpus / "one.txt", "--documents", "line", "-v", saved[0], "--special", "encode")
+def test_measure_without_groups(capsys, corpus, saved, vocabularies, tmp_path):
+    code, out, err = command(
+        capsys, "measure", corpus / "one.txt", "--documents", "line", "-v", saved[0], "--special", "encode"
+    )
     assert code == 0 and "Gini" not in out, err
     lines = "\n".join(TEXTS).splitlines(keepends=True)
     tokens = sum(len(Tokenizer(vocabularies[0]).encode(line, allowed_special="all")) for line in lines)
@@ -260,13 +298,19 @@ def test_measure_without_groups(capsys, corpus, saved, vocabularies):
     assert row[1:5] == [str(len(lines)), f"{sum(map(len, lines)):,}", row[3], f"{tokens:,}"]
     code, out, err = command(capsys, "measure", corpus / "one.txt", "-v", saved[0], "-v", saved[1])
     assert code == 0 and len(out.splitlines()) == 3, err  # one document, cut or not
+    other = tmp_path / "other"  # that cuts in another way, so that the text is read whole
+    train(WordCounts.from_documents(TEXTS, pattern="cl100k"), 260).save(str(other))
+    code, out, err = command(capsys, "measure", corpus / "one.txt", "-v", saved[0], "-v", other)
+    assert code == 0 and len(out.splitlines()) == 3, err
 
 
 def test_hostile_group_names(capsys, saved, tmp_path):
     names = ["<script>alert(1)</script>", "a\x1b[31m\nb", "é" * 100, ""]
     rows = [{"text": "low", "lang": name} for name in names]
     (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    code, out, err = command(capsys, "measure", tmp_path / "a.jsonl", "-v", saved[0], "--group-by", "lang", "-o", tmp_path / "out")
+    code, out, err = command(
+        capsys, "measure", tmp_path / "a.jsonl", "-v", saved[0], "--group-by", "lang", "-o", tmp_path / "out"
+    )
     assert code == 0 and "\x1b" not in out and "a\\x1b[31m\\nb" in out and "(none)" in out, err
     assert max(map(len, out.splitlines())) < 250
     assert sorted(measured.load(str(tmp_path / "out"))[0].groups) == sorted(names)
@@ -275,7 +319,9 @@ def test_hostile_group_names(capsys, saved, tmp_path):
 def test_many_groups_are_summed_up(capsys, saved, tmp_path):
     rows = [{"text": "low " * (i + 1), "lang": f"l{i:03d}"} for i in range(300)]
     (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    code, out, err = command(capsys, "measure", tmp_path / "a.jsonl", "-v", saved[0], "--group-by", "lang", "-o", tmp_path / "out")
+    code, out, err = command(
+        capsys, "measure", tmp_path / "a.jsonl", "-v", saved[0], "--group-by", "lang", "-o", tmp_path / "out"
+    )
     assert code == 0 and "261 more groups" in out and len(out.splitlines()) < 50, err
     (one,) = measured.load(str(tmp_path / "out"))
     tokens = [Tokenizer(Tokenizer.load(saved[0]).vocabulary).count(row["text"]) for row in rows]
@@ -311,7 +357,21 @@ def test_what_measure_refuses(capsys, corpus, saved, tmp_path):
 
 def test_curve(capsys, corpus, saved, vocabularies, tmp_path):
     path = tmp_path / "curve.parquet"
-    code, out, err = command(capsys, "curve", "--words", corpus / "words", "-v", saved[0], "-o", path, "--check", "--price", "2", "--d-model", "10")
+    code, out, err = command(
+        capsys,
+        "curve",
+        "--words",
+        corpus / "words",
+        "-v",
+        saved[0],
+        "-o",
+        path,
+        "--check",
+        "--price",
+        "2",
+        "--d-model",
+        "10",
+    )
     assert code == 0 and out.startswith("checked ") and "groups: 4" in out and out.count("knee") == 1, err
     table = pq.read_table(path)
     rows = table.filter(pa.compute.equal(table["size"], len(vocabularies[0]))).to_pylist()

@@ -63,7 +63,10 @@ def test_by_hand():
     vocabulary = train({"low": 5, " low": 1}, 256 + 2)
     assert [merge.token for merge in vocabulary.merges] == [b"lo", b"low"]
     found, byte, character, word, trigram = (
-        groups[""] for groups in metered(["low lower", "", "low 機器"], [replace(vocabulary, pre_tokenizer=pre_tokenizer("o200k"))], BASELINES)
+        groups[""]
+        for groups in metered(
+            ["low lower", "", "low 機器"], [replace(vocabulary, pre_tokenizer=pre_tokenizer("o200k"))], BASELINES
+        )
     )
     # o200k: low| lower and low| 機器: 1 + (1 + 1 + 2) and 1 + (1 + 6)
     assert found.record() == {
@@ -125,7 +128,8 @@ def test_premiums_and_gini_by_hand():
         return Measures(tokens=tokens, characters=characters, bytes=size, frequencies=np.array([tokens]))
 
     statistics = Statistics(
-        Subject("v", "f", 1, 1), {"de": group(30, 100, 100), "en": group(20, 100, 100), "zh": group(30, 50, 150), "none": group(0, 0, 0)}
+        Subject("v", "f", 1, 1),
+        {"de": group(30, 100, 100), "en": group(20, 100, 100), "zh": group(30, 50, 150), "none": group(0, 0, 0)},
     )
     assert statistics.parity_premiums("en", "text") == {"de": 1.5, "en": 1.0, "zh": 1.5, "none": 0.0}
     assert statistics.parity_premiums("en") == {"de": 0.3 / 0.2, "en": 1.0, "zh": 0.6 / 0.2, "none": None}
@@ -221,6 +225,22 @@ def test_what_stands_for_one_character_or_byte():
     fallback = train({"a": 4}, num_merges=1, unit="character", byte_fallback=True)
     (groups,) = metered(["aé"], [fallback])
     assert (groups[""].tokens, groups[""].single_character_tokens, groups[""].single_byte_tokens) == (3, 1, 3)
+    special = train({"a": 4}, 258, special_tokens=["é"])
+    (groups,) = metered(["aéa"], [special], special="encode")
+    assert (groups[""].tokens, groups[""].single_character_tokens, groups[""].single_byte_tokens) == (3, 2, 2)
+    layout = Layout(
+        tokens=(b"?", b"a"), merged=np.empty(0, np.uint32)
+    )  # what is unknown is a token like others, of one character
+    model = Model(algorithm="wordpiece", unit="character", unk_token="?")
+    (groups,) = metered(
+        ["a b"], [Vocabulary.imported(layout, format="test", pre_tokenizer=pre_tokenizer("whitespace"), model=model)]
+    )
+    assert (
+        groups[""].tokens,
+        groups[""].unknown_tokens,
+        groups[""].single_character_tokens,
+        groups[""].single_byte_tokens,
+    ) == (2, 1, 1, 1)
 
 
 def test_normalizers_change_neither_characters_nor_bytes():
@@ -303,7 +323,9 @@ def test_merging_is_measuring_all(documents, random):
     whole = metered(documents, [vocabulary], ["trigram"])
     random.shuffle(documents)
     cut = random.randint(0, len(documents))
-    for number, (a, b) in enumerate(zip(metered(documents[:cut], [vocabulary], ["trigram"]), metered(documents[cut:], [vocabulary], ["trigram"]))):
+    for number, (a, b) in enumerate(
+        zip(metered(documents[:cut], [vocabulary], ["trigram"]), metered(documents[cut:], [vocabulary], ["trigram"]))
+    ):
         subject = Subject.of(vocabulary, "v") if number == 0 else Subject("trigram")
         merged = Statistics(subject, a).merge(Statistics(subject, b))
         assert merged.groups == whole[number] and pickle.loads(pickle.dumps(merged.total)) == merged.total
@@ -392,7 +414,10 @@ def test_files_round_trip(tmp_path):
     assert loaded == statistics and [one.notes for one in loaded] == [("a note",)] * 3
     assert loaded[0].merge(statistics[0]).total.tokens == 2 * statistics[0].total.tokens
     text = (tmp_path / "a" / "statistics.json").read_text()
-    assert text == json.dumps(json.loads(text), sort_keys=True, separators=(",", ":")) + "\n" and "." not in text.split('"name"')[0]
+    assert (
+        text == json.dumps(json.loads(text), sort_keys=True, separators=(",", ":")) + "\n"
+        and "." not in text.split('"name"')[0]
+    )
     table = measured.frequency_table(statistics[0], vocabularies[0]).to_pylist()
     assert table == sorted(table, key=lambda row: (row["group"], row["id"]))
     low = next(row for row in table if row["group"] == "zh" and row["token"] == b" low")
@@ -413,7 +438,11 @@ def test_broken_files_are_refused(tmp_path):
     measured.save(folder, statistics, vocabularies)
     path = tmp_path / "a" / "statistics.json"
     text = path.read_text()
-    for broken, told in (("{", "not JSON"), ("[]", "no statistics"), (text.replace('"subject"', '"object"'), "broken: KeyError")):
+    for broken, told in (
+        ("{", "not JSON"),
+        ("[]", "no statistics"),
+        (text.replace('"subject"', '"object"'), "broken: KeyError"),
+    ):
         path.write_text(broken)
         with pytest.raises(FormatError, match=told):
             measured.load(folder)
@@ -429,7 +458,10 @@ def test_broken_files_are_refused(tmp_path):
 # ---- kernels and distributions -------------------------------------------------------------------
 
 
-@given(st.lists(st.tuples(st.lists(st.integers(0, 9), max_size=5), st.integers(0, 2**40)), max_size=8), st.sampled_from([np.uint16, np.uint32]))
+@given(
+    st.lists(st.tuples(st.lists(st.integers(0, 9), max_size=5), st.integers(0, 2**40)), max_size=8),
+    st.sampled_from([np.uint16, np.uint32]),
+)
 @settings(deadline=None, max_examples=60)
 def test_weighted_frequencies(texts, kind):
     ids = np.array([i for text, _ in texts for i in text], kind)
@@ -445,7 +477,13 @@ def test_weighted_frequencies(texts, kind):
 
 def test_what_the_kernels_refuse():
     frequencies, ids = np.zeros(2, np.int64), np.array([0, 1, 1], np.uint32)
-    for ends, counts, told in (([1], [1], "end at 1"), ([4], [1], "text 0"), ([3], [-1], "-1 times"), ([2, 1], [1, 1], "text 1"), ([3], [1, 1], "1 ends and 2")):
+    for ends, counts, told in (
+        ([1], [1], "end at 1"),
+        ([4], [1], "text 0"),
+        ([3], [-1], "-1 times"),
+        ([2, 1], [1, 1], "text 1"),
+        ([3], [1, 1], "1 ends and 2"),
+    ):
         with pytest.raises(ValueError, match=told):
             _statistics.count_tokens(frequencies, ids, np.array(ends), np.array(counts))
     with pytest.raises(TypeError, match="go together"):
@@ -487,6 +525,14 @@ def test_buckets_are_narrow_and_in_order(numbers, share):
         distribution.quantile(1.5)
 
 
+def test_buckets_are_64_to_a_power_of_two():
+    assert [len(set(buckets_of(np.arange(1 << bits, 2 << bits)).tolist())) for bits in (9, 10, 14)] == [512, 64, 64]
+
+
+def test_sums_beyond_64_bits():
+    assert exact_sum(np.full(4, 2**63 - 1)) == 4 * (2**63 - 1) and exact_sum(np.empty(0, np.int64)) == 0
+
+
 def test_normalized_words_of_documents_are_those_of_the_pattern():
     vocabulary = train(WordCounts.from_documents(["Ａ b"], pattern="gpt2", normalizer="NFKC"), 256 + 2, min_pair_count=1)
     (groups,) = metered(["ＡＢ １ b"], [vocabulary])
@@ -514,10 +560,15 @@ def scored(tokens, pattern="metaspace", **model):
     """Return a vocabulary with scores, in which <unk> has the id 0."""
     every = (b"", *(token.encode() for token in tokens))
     layout = Layout(
-        tokens=every, merged=np.empty(0, np.uint32), added_tokens=(AddedToken("<unk>", 0),), scores=-np.arange(len(every), dtype=np.float64)
+        tokens=every,
+        merged=np.empty(0, np.uint32),
+        added_tokens=(AddedToken("<unk>", 0),),
+        scores=-np.arange(len(every), dtype=np.float64),
     )
     chosen = Model(algorithm="unigram", unit="character", unk_token="<unk>", **model)
-    return Vocabulary.imported(layout, format="test", pre_tokenizer=pre_tokenizer(pattern), normalizer="metaspace", model=chosen)
+    return Vocabulary.imported(
+        layout, format="test", pre_tokenizer=pre_tokenizer(pattern), normalizer="metaspace", model=chosen
+    )
 
 
 def test_tables_that_tell_too_little_of_models_with_scores():

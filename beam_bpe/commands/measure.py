@@ -42,12 +42,21 @@ def add(added: Any) -> dict[str, Parser]:
     add_vocabulary(parser, several=True)
     group = parser.add_argument_group("measuring")
     group.add_argument(
-        "--baseline", action="append", default=[], choices=BASELINES, help="measure the plainest tokens beside them; repeatable"
+        "--baseline",
+        action="append",
+        default=[],
+        choices=BASELINES,
+        help="measure the plainest tokens beside them; repeatable",
     )
-    group.add_argument("--group-by", metavar="COLUMN", help="measure apart what differs in this column, or field of JSON lines")
+    group.add_argument(
+        "--group-by", metavar="COLUMN", help="measure apart what differs in this column, or field of JSON lines"
+    )
     group.add_argument("--reference", metavar="GROUP", help="tell each group's premium over this one")
     group.add_argument(
-        "--parity-unit", choices=UNITS, default="character", help="of the premium: text where groups are translations (character)"
+        "--parity-unit",
+        choices=UNITS,
+        default="character",
+        help="of the premium: text where groups are translations (character)",
     )
     group.add_argument(
         "--special", choices=SPECIAL_POLICIES, default="text", help="what happens to special tokens in the text (text)"
@@ -86,10 +95,16 @@ def add(added: Any) -> dict[str, Parser]:
 
 def _add_words(parser: Parser, *, required: bool = False) -> None:
     parser.add_argument(
-        "--words", nargs="+", required=required, metavar="TABLE", help="folders of words that count made, instead of a corpus"
+        "--words",
+        nargs="+",
+        required=required,
+        metavar="TABLE",
+        help="folders of words that count made, instead of a corpus",
     )
     parser.add_argument(
-        "--allow-mismatch", action="store_true", help="go on where words were cut in another way than the vocabulary cuts, and note it"
+        "--allow-mismatch",
+        action="store_true",
+        help="go on where words were cut in another way than the vocabulary cuts, and note it",
     )
 
 
@@ -138,7 +153,9 @@ def _of_words(args: argparse.Namespace, vocabularies: list[Vocabulary]) -> list[
         raise UsageError("--group-by goes with a corpus: a table of words has the groups that it was counted by")
     if args.output:
         measured.claim(args.output, args.overwrite)
-    statistics = _measured(args, _read_words(args), vocabularies, args.vocabulary, baselines=args.baseline, method=args.method)
+    statistics = _measured(
+        args, _read_words(args), vocabularies, args.vocabulary, baselines=args.baseline, method=args.method
+    )
     if args.output:
         measured.save(args.output, statistics, vocabularies, overwrite=args.overwrite)
     return statistics
@@ -248,7 +265,10 @@ def _print_rows(rows: list[tuple[str, Measures, Statistics]], args: argparse.Nam
                 _decimal(measures.compression_ratio, ".3f"),
                 _decimal(measures.bytes_per_token, ".3f"),
                 _decimal(measures.fertility, ".3f"),
-                *(_decimal(share, ".1%") for share in (measures.kept_share, measures.single_character_share, measures.single_byte_share)),
+                *(
+                    _decimal(share, ".1%")
+                    for share in (measures.kept_share, measures.single_character_share, measures.single_byte_share)
+                ),
                 _decimal(measures.unknown_rate if measures.unknown_tokens else None, ".2%"),
                 _decimal(one.used_share(measures), ".1%"),
                 _decimal(measures.entropy, ".3f"),
@@ -313,4 +333,5 @@ def _print_curve(path: str, curve: Curve, costs: CostModel) -> None:
         characters = curve.total_characters
         ratio = "-" if characters is None or not tokens else f"{characters / tokens:.3f}"
         mark = "  knee" if size == knee else ""
-        print(f"{size:>11,} {tokens:>17,} {ratio:>12} {int(costs.embedding_parameters(curve.sizes[size - first : size - first + 1])[0]):>14,}{mark}")
+        embeddings = int(costs.embedding_parameters(curve.sizes[[size - first]])[0])
+        print(f"{size:>11,} {tokens:>17,} {ratio:>12} {embeddings:>14,}{mark}")

@@ -123,7 +123,9 @@ class _MeasureFn(beam.DoFn):
         self._read = {name: Metrics.counter("beam_bpe", name) for name in READ_COUNTERS}
 
     def setup(self) -> None:
-        self._tokenizers = [shared.acquire(one.tokenizer, one.fingerprint) for shared, one in zip(self._shared, self._sources)]
+        self._tokenizers = [
+            shared.acquire(one.tokenizer, one.fingerprint) for shared, one in zip(self._shared, self._sources)
+        ]
 
     def start_bundle(self) -> None:
         self._bundles: Dict[Any, _Bundle] = {}
@@ -165,7 +167,9 @@ class _MeasureFn(beam.DoFn):
             self._read["null_documents"].inc()
             return
         if not isinstance(text, (str, bytes)):
-            raise TypeError(f"the column {self._column!r} holds a {type(text).__name__}, neither str nor bytes: {text!r:.80}")
+            raise TypeError(
+                f"the column {self._column!r} holds a {type(text).__name__}, neither str nor bytes: {text!r:.80}"
+            )
         bundle.waiting.append(text)
         bundle.groups.append(group)
         bundle.waiting_bytes += len(text) + _DOCUMENT_BYTES
@@ -184,8 +188,8 @@ class _MeasureFn(beam.DoFn):
         by = None if batch.groups is None else batch.groups.by
         if len(batch.bounds) and by != self._group_by:
             raise ValueError(
-                f"documents were read with group_by={by!r}, and are measured with {self._group_by!r}: give ReadDocuments and "
-                "MeasureTokens the same"
+                f"documents were read with group_by={by!r}, and are measured with {self._group_by!r}: give ReadDocuments "
+                "and MeasureTokens the same"
             )
         bundle.meter.add(batch)
 

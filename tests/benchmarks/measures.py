@@ -34,7 +34,12 @@ def table(folder: str, vocab_size: str) -> dict[str, Any]:
     found = curve.size_curve(statistics, vocabulary)
     took["curve"] = clock.read()
     exact = bool((-np.diff(found.total) == vocabulary.replaced).all())
-    told = {"words": len(together), "groups": len(statistics.groups), "tokens": statistics.total.tokens, "ratios": len(ratios)}
+    told = {
+        "words": len(together),
+        "groups": len(statistics.groups),
+        "tokens": statistics.total.tokens,
+        "ratios": len(ratios),
+    }
     return {**took, **told, "vocab_size": len(vocabulary), "exact": exact}
 
 

@@ -41,7 +41,9 @@ def _tables(bench: Bench) -> None:
         runs = [call() for _ in range(bench.rounds)]
         told = runs[0].answer
         cells = [both(least(runs, figure(step)), middle(runs, figure(step))) for step in ("training", "measures", "curve")]
-        rows.append([f"{told['words']:,}", told["groups"], f"{told['vocab_size']:,}", *cells, "=" if told["exact"] else "differs"])
+        rows.append(
+            [f"{told['words']:,}", told["groups"], f"{told['vocab_size']:,}", *cells, "=" if told["exact"] else "differs"]
+        )
         measures, what = least(runs, figure("measures")), f"{told['words']:,} words, {told['groups']} groups"
         report.claim(
             Claim("P14", f"all measures, {what}", f"{measures:.2f} s", "", measures / MUST_SECONDS, f"≤ {MUST_SECONDS} s",
@@ -50,7 +52,18 @@ def _tables(bench: Bench) -> None:
         ratio, cpu = (least(runs, curve_of(kind)) / least(runs, figure("training", kind)) for kind in ("seconds", "cpu"))
         ours, training = f"{least(runs, curve_of('seconds')):.2f} s", f"{least(runs, figure('training')):.2f} s (training)"
         must = f"≤ {MUST_OF_TRAINING} × training"
-        report.claim(Claim("P14", f"curve of {told['vocab_size']:,} sizes, {what}", ours, training, ratio, must, ratio <= MUST_OF_TRAINING, cpu))
+        report.claim(
+            Claim(
+                "P14",
+                f"curve of {told['vocab_size']:,} sizes, {what}",
+                ours,
+                training,
+                ratio,
+                must,
+                ratio <= MUST_OF_TRAINING,
+                cpu,
+            )
+        )
         report.claim(Claim("P14", f"it falls by what training replaced, {what}", "", "", None, "exactly", told["exact"]))
     columns = ["distinct words", "groups", "tokens", "training, s", "measures, s", "curve, s", "merge by merge"]
     report.table("From a table of words in memory: best (median)", columns, rows)
@@ -64,7 +77,9 @@ def _documents(bench: Bench) -> None:
     programs = {way: program("measures", "documents", path, vocabulary, way) for way in ways}
     if installed("tokenizers"):
         most = PEER_BYTES // 10 if bench.quick else PEER_BYTES
-        programs["tokenizers"] = program("measures", "tokenizers", path, bench.corpora.path(f"tokenizer-{ENCODING}.json"), most)
+        programs["tokenizers"] = program(
+            "measures", "tokenizers", path, bench.corpora.path(f"tokenizer-{ENCODING}.json"), most
+        )
     runs = alternate(bench.rounds, programs)
     report.table(
         f"Documents in memory, {ENCODING}, one thread: best (median)",
@@ -77,11 +92,24 @@ def _documents(bench: Bench) -> None:
         same = runs[way][0].answer["tokens"] == encoding[0].answer["tokens"]
         told = [f"{least(some, seconds):.2f} s" for some in (runs[way], encoding)]
         must = f"≤ {MUST_OF_ENCODING} × encoding"
-        report.claim(Claim("P14", f"{way} documents", told[0], f"{told[1]} (encode)", ratio, must, same and ratio <= MUST_OF_ENCODING, cpu))
+        report.claim(
+            Claim(
+                "P14",
+                f"{way} documents",
+                told[0],
+                f"{told[1]} (encode)",
+                ratio,
+                must,
+                same and ratio <= MUST_OF_ENCODING,
+                cpu,
+            )
+        )
     if "tokenizers" in runs:
         rates = [runs[way][0].answer["bytes"] / least(runs[way], cpu_seconds) / 1e6 for way in ("measure", "tokenizers")]
         told = [f"{rate:.1f} MB/CPU s" for rate in rates]
-        report.claim(Claim("P14", "counting documents", told[0], f"{told[1]} (tokenizers)", rates[0] / rates[1], "reported", None))
+        report.claim(
+            Claim("P14", "counting documents", told[0], f"{told[1]} (tokenizers)", rates[0] / rates[1], "reported", None)
+        )
 
 
 def _row(name: str, runs: list[Run]) -> list[str]:

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from beam_bpe import Model, Vocabulary, _encode, _statistics, formats, measured, pre_tokenizer, train
+from beam_bpe import Model, Vocabulary, _statistics, formats, measured, pre_tokenizer, train
 from beam_bpe.artifacts import FormatError
 from beam_bpe.baselines import trigrams
 from beam_bpe.distribution import Distribution, buckets_of
@@ -540,7 +540,6 @@ def test_normalized_words_of_documents_are_those_of_the_pattern():
     assert groups[""].bytes == len("ＡＢ １ b".encode()) and set(COUNTS) < set(groups[""].record())
 
 
-@pytest.mark.skipif(not hasattr(_encode, "Unigram"), reason="encoding by scores is not built yet")
 def test_models_with_scores_find_tokens_in_whole_texts():
     documents = ["low lower lowest", "", "new  newest x", " wide Ü"] * 3
     words = WordCounts.from_documents(documents, pattern="metaspace", normalizer="metaspace")

@@ -341,6 +341,8 @@ def needs_texts(vocabulary: Vocabulary) -> str | None:
         return f"{what}: its pieces reach from word to word; measure documents"
     if model.single_precision:
         return f"{what}: its sums of 32 bits depend on what stands before a word; measure documents"
+    if vocabulary.layout is not None and vocabulary.layout.unused:
+        return f"{what}: its unused pieces are taken apart as anywhere in the text; measure documents"
     if not model.byte_fallback and metaspace not in vocabulary.ids:
         return f"{what}: the unknown character U+2581 is one token with unknown characters before it; measure documents"
     return None

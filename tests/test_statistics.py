@@ -555,7 +555,7 @@ def test_models_with_scores_find_tokens_in_whole_texts():
     assert {**statistics.total.record(), "characters": found.characters, "bytes": found.bytes} == known_to_tables(found)
 
 
-def scored(tokens, pattern="metaspace", **model):
+def scored(tokens, pattern="metaspace", unused=(), **model):
     """Return a vocabulary with scores, in which <unk> has the id 0."""
     every = (b"", *(token.encode() for token in tokens))
     layout = Layout(
@@ -563,6 +563,7 @@ def scored(tokens, pattern="metaspace", **model):
         merged=np.empty(0, np.uint32),
         added_tokens=(AddedToken("<unk>", 0),),
         scores=-np.arange(len(every), dtype=np.float64),
+        unused=unused,
     )
     chosen = Model(algorithm="unigram", unit="character", unk_token="<unk>", **model)
     return Vocabulary.imported(
@@ -577,6 +578,7 @@ def test_tables_that_tell_too_little_of_models_with_scores():
         (scored(["▁"], pattern="none"), "reach from word to word"),
         (scored(["▁"], single_precision=True), "sums of 32 bits"),
         (scored(["▁low"]), r"the unknown character U\+2581"),
+        (scored(["▁", "▁low"], unused=(2,)), "unused pieces are taken apart"),
     ):
         assert why.replace("\\", "") in str(needs_texts(vocabulary))
         with pytest.raises(ValueError, match=f"'unigram' finds tokens in whole texts.*{why}"):

@@ -78,6 +78,7 @@ def learn(
 def _learn_bytes(words: WordCounts, learning: Learning, progress: Progress | None) -> Vocabulary:
     """Learn merges of bytes."""
     merges = learning.merges or 0
+    merging.check_excluded(learning.excluded, {bytes([byte]) for byte in range(256)})
     loop, cells = _load(words, learning)
     report = None if progress is None else lambda done, _, count: progress(done, merges, count)
     found = merging.run(loop, min(merges, cells), report)  # each merge shortens a word: there are fewer than cells
@@ -108,6 +109,7 @@ def _load(words: WordCounts, learning: Learning) -> tuple[_merge.MergeLoop, int]
         learning.min_pair_count,
         0xFFFFFFFF if learning.max_token_length is None else min(learning.max_token_length, 0xFFFFFFFF),
         _merge.TIE_RULES["greatest_bytes" if learning.tie_break == "lexicographic" else "lowest_ids"],
+        excluded=learning.excluded,
     )
     cells = 0
     for batch in words.batches():

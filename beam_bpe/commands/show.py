@@ -163,7 +163,7 @@ def print_parameters(parameters: Any) -> None:
         elif isinstance(value, dict):
             print(f"{name:<11} " + ", ".join(f"{k} {console.shortened(str(v))}" for k, v in value.items()))
         else:
-            print(f"{name:<11} {value}")
+            print(f"{name:<11} {console.shortened(str(value), 100) if isinstance(value, list) else value}")
 
 
 _STOPPED = {

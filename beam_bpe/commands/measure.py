@@ -6,8 +6,9 @@ import argparse
 import tempfile
 from typing import Any, Sequence
 
-from beam_bpe import console, foreign, measured
+from beam_bpe import console, measured
 from beam_bpe.commands.arguments import add_reading, add_running
+from beam_bpe.commands.given_words import add_words, read_words
 from beam_bpe.commands.usage import Parser, UsageError, check_positive, checked, say, unescaped
 from beam_bpe.commands.vocabularies import add_vocabulary, load, load_all
 from beam_bpe.costs import CostModel
@@ -37,7 +38,7 @@ def add(added: Any) -> dict[str, Parser]:
         "measure", help="measure vocabularies on a corpus or its words", allow_abbrev=False, description=_MEASURE_HELP
     )
     parser.add_argument("inputs", nargs="*", metavar="INPUT", help="a file, glob, folder or URL")
-    _add_words(parser)
+    add_words(parser, "instead of a corpus")
     parser.add_argument("-o", "--output", metavar="FOLDER", help="where statistics.json and the frequencies of tokens go")
     add_vocabulary(parser, several=True)
     group = parser.add_argument_group("measuring")
@@ -69,7 +70,7 @@ def add(added: Any) -> dict[str, Parser]:
     curve: Parser = added.add_parser(
         "curve", help="tokens at each size of a vocabulary", allow_abbrev=False, description=_CURVE_HELP
     )
-    _add_words(curve, required=True)
+    add_words(curve, "from the same pre-tokenization", required=True)
     curve.add_argument("-o", "--output", required=True, metavar="FILE.parquet", help="where the table goes")
     add_vocabulary(curve)
     curve.add_argument("--every", type=int, default=1, metavar="N", help="write each Nth size only (1)")
@@ -91,29 +92,6 @@ def add(added: Any) -> dict[str, Parser]:
     curve.add_argument("--debug", action="store_true", help="show the traceback of an error")
     curve.set_defaults(run=_curve)
     return {"measure": parser, "curve": curve}
-
-
-def _add_words(parser: Parser, *, required: bool = False) -> None:
-    parser.add_argument(
-        "--words",
-        nargs="+",
-        required=required,
-        metavar="TABLE",
-        help="folders of words that count made, instead of a corpus",
-    )
-    parser.add_argument(
-        "--allow-mismatch",
-        action="store_true",
-        help="go on where words were cut in another way than the vocabulary cuts, and note it",
-    )
-
-
-def _read_words(args: argparse.Namespace) -> WordCounts:
-    files = [path for path in args.words if foreign.is_foreign(path)]
-    if files:
-        raise UsageError(f"--words takes folders of words that count made, whose cutting is known, not {files[0]}")
-    tables = [WordCounts.read(path) for path in args.words]
-    return tables[0].merge(*tables[1:]) if len(tables) > 1 else tables[0]
 
 
 # ---- measure -------------------------------------------------------------------------------------
@@ -154,7 +132,7 @@ def _of_words(args: argparse.Namespace, vocabularies: list[Vocabulary]) -> list[
     if args.output:
         measured.claim(args.output, args.overwrite)
     statistics = _measured(
-        args, _read_words(args), vocabularies, args.vocabulary, baselines=args.baseline, method=args.method
+        args, read_words(args), vocabularies, args.vocabulary, baselines=args.baseline, method=args.method
     )
     if args.output:
         measured.save(args.output, statistics, vocabularies, overwrite=args.overwrite)
@@ -279,10 +257,7 @@ def _print_rows(rows: list[tuple[str, Measures, Statistics]], args: argparse.Nam
             ]
         )
     shown = [i for i in range(len(head)) if i == 0 or any(line[i] != "-" for line in lines[1:])]
-    widths = [max(len(line[i]) for line in lines) for i in shown]
-    for line in lines:
-        cells = [line[i].ljust(width) if i == 0 else line[i].rjust(width) for i, width in zip(shown, widths)]
-        print("  ".join(cells).rstrip())
+    print(*console.aligned([[line[i] for i in shown] for line in lines]), sep="\n")
     if hidden:
         print(f"{hidden:,} more groups are in the statistics (--output)")
 
@@ -309,7 +284,7 @@ def _curve(args: argparse.Namespace) -> None:
     check_positive(args, "every")
     vocabulary = load(args)
     check_merges(vocabulary)
-    table = _read_words(args)
+    table = read_words(args)
     (statistics,) = _measured(args, table, [vocabulary], [args.vocabulary])
     curve = size_curve(statistics, vocabulary)
     if args.check:

@@ -1,0 +1,95 @@
+"""Where tokens come from: the words of a table that hold them, found by encoding each word once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Iterable, Iterator, NamedTuple
+
+import numpy as np
+
+from beam_bpe import _statistics
+from beam_bpe.tokenizer import Tokenizer
+from beam_bpe.word_rows import WordBatch
+from beam_bpe.words import WordCounts
+
+
+class Source(NamedTuple):
+    """A word that a token comes from, and how many of the token's occurrences are in it."""
+
+    word: bytes
+    occurrences: int
+
+
+@dataclass(frozen=True)
+class Spread:
+    """How widely tokens are spread over a table of words; int64 by id.
+
+    Attributes:
+        occurrences: of the token.
+        words: distinct words that hold it.
+        documents: how many documents hold it at most, the sum over its words; None where a table does not count them.
+    """
+
+    occurrences: np.ndarray
+    words: np.ndarray
+    documents: np.ndarray | None
+
+
+class _Held(NamedTuple):
+    """Tokens that words hold: word `rows[i]` of a batch holds token `ids[i]` `times[i]` times."""
+
+    batch: WordBatch
+    rows: np.ndarray
+    ids: np.ndarray
+    times: np.ndarray
+
+
+def spread(words: WordCounts, tokenizer: Tokenizer) -> Spread:
+    """Return how widely all tokens are spread.
+
+    Raises:
+        OverflowError: a token occurs more than 2**63 - 1 times.
+    """
+    size = tokenizer.vocab_size
+    counted = "documents" in words.table.column_names
+    found = Spread(*(np.zeros(size, np.int64) for _ in range(2)), np.zeros(size, np.int64) if counted else None)
+    for held in _held(words, tokenizer, found.occurrences, np.ones(size, bool)):
+        found.words[:] += np.bincount(held.ids, minlength=size)
+        if found.documents is not None and held.batch.documents is not None:
+            np.add.at(found.documents, held.ids, held.batch.documents[held.rows])
+    return found
+
+
+def sources(words: WordCounts, tokenizer: Tokenizer, ids: Iterable[int], most: int) -> dict[int, list[Source]]:
+    """Return for each id the words that hold most of its occurrences, of equal ones the smallest; at most so many.
+
+    Raises:
+        OverflowError: a token occurs more than 2**63 - 1 times.
+    """
+    wanted = np.zeros(tokenizer.vocab_size, bool)
+    wanted[np.fromiter(ids, np.int64)] = True
+    found: dict[int, list[Source]] = {i: [] for i in np.flatnonzero(wanted).tolist()}
+    for held in _held(words, tokenizer, np.zeros(tokenizer.vocab_size, np.int64), wanted):
+        occurrences = held.batch.counts[held.rows] * held.times  # no more than the token has, which fit
+        order = np.lexsort((held.rows, -occurrences, held.ids))
+        ordered = held.ids[order]
+        place = np.arange(len(order)) - np.searchsorted(ordered, ordered)  # among those of its token
+        order = order[place < most]
+        data, offsets = held.batch.data, held.batch.offsets
+        for i, row, number in zip(held.ids[order].tolist(), held.rows[order].tolist(), occurrences[order].tolist()):
+            found[i].append(Source(data[offsets[row] : offsets[row + 1]].tobytes(), number))
+    return {i: sorted(some, key=lambda one: (-one.occurrences, one.word))[:most] for i, some in found.items()}
+
+
+def _held(words: WordCounts, tokenizer: Tokenizer, occurrences: np.ndarray, wanted: np.ndarray) -> Iterator[_Held]:
+    """Yield what tokens the words hold, batch by batch, adding to the occurrences of all tokens."""
+    for batch in words.batches():
+        bounds = np.ascontiguousarray(np.repeat(batch.offsets, 2)[1:-1])
+        found = tokenizer.encode_words(batch.data, bounds)
+        _statistics.count_tokens(occurrences, found.ids, found.ends, batch.counts)
+        places = np.flatnonzero(wanted[found.ids])
+        rows = np.searchsorted(found.ends, places, "right")
+        there = batch.counts[rows] > 0
+        places, rows = places[there], rows[there]
+        keys, times = np.unique(rows * len(wanted) + found.ids[places], return_counts=True)
+        yield _Held(batch, keys // len(wanted), keys % len(wanted), times)

@@ -7,7 +7,10 @@ from typing import Any
 
 from beam_bpe import artifacts, console, formats, shards, storage, words
 from beam_bpe.artifacts import FormatError
-from beam_bpe.commands.usage import Parser
+from beam_bpe.commands.given_words import add_words
+from beam_bpe.commands.token import show_token
+from beam_bpe.commands.usage import Parser, UsageError
+from beam_bpe.commands.vocabularies import add_vocabulary
 from beam_bpe.formats.parquet import MERGES_FILE, VOCABULARY_FILE
 from beam_bpe.vocabulary import Vocabulary
 from beam_bpe.words import WordCounts
@@ -15,8 +18,15 @@ from beam_bpe.words import WordCounts
 
 def add(added: Any) -> dict[str, Parser]:
     """Add the parser of the command and return it by name."""
-    show: Parser = added.add_parser("show", help="show what an artifact holds", allow_abbrev=False)
-    show.add_argument("path", help="a folder of words, a vocabulary's folder, or one of its files")
+    show: Parser = added.add_parser("show", help="show what an artifact holds, or a token", allow_abbrev=False)
+    show.add_argument(
+        "path",
+        metavar="PATH|TOKEN",
+        help="a folder of words, a vocabulary's folder, or one of its files; with --vocabulary a token of it, as it is spelled "
+        "(\\xNN is a byte), or id:N",
+    )
+    add_vocabulary(show, required=False)
+    add_words(show, "that a token comes from")
     show.add_argument("--most", type=int, default=10, help="how many rows of each list (10)")
     show.add_argument("--debug", action="store_true", help="show the traceback of an error")
     show.set_defaults(run=_show)
@@ -24,6 +34,11 @@ def add(added: Any) -> dict[str, Parser]:
 
 
 def _show(args: argparse.Namespace) -> None:
+    if args.vocabulary is not None:
+        show_token(args)
+        return
+    if args.words:
+        raise UsageError("--words tells what a token comes from: give the token's --vocabulary")
     path = args.path
     if storage.exists(storage.join(path, artifacts.MANIFEST)) and _is_encoded(path):
         manifest = artifacts.read_manifest(path, shards.KIND)

@@ -66,7 +66,7 @@ def _told(vocabulary: Vocabulary, i: int, most: int) -> list[str]:
 def _parts(lineage: Lineage, i: int, most: int) -> list[str]:
     larger = lineage.made_of(i)
     some = " ".join(_quoted(merge.token) for merge in larger[:most])
-    told = f"{len(larger):,} merges: {some}{' ...' * (len(larger) > most)}" if larger else "no merge"
+    told = f"{len(larger):,} merge{'s' * (len(larger) != 1)}: {some}{' ...' * (len(larger) > most)}" if larger else "no merge"
     return [f"{'part of':<11} {told}"]
 
 
@@ -74,7 +74,7 @@ def _origin(args: argparse.Namespace, vocabulary: Vocabulary, i: int) -> list[st
     """Return lines about the words, and the groups, that a token comes from.
 
     They are those that held it when it was merged, where the vocabulary's first merges make its smaller vocabularies, so that
-    a part of larger tokens is found too; else those that hold it now.
+    a part of larger tokens is found too; otherwise those that hold it now.
     """
     table = read_words(args)
     used, notes = _counts(args, table, vocabulary, i)
@@ -82,7 +82,8 @@ def _origin(args: argparse.Namespace, vocabulary: Vocabulary, i: int) -> list[st
     counts, then = used, _when_merged(vocabulary, i)
     if then is not None:
         counts, _ = _counts(args, table, then, i)
-        lines.append(f"{'comes from':<11} {sum(counts.values()):,} occurrences when it was merged")
+        when = "when it was merged" if len(then.left) else "before any merge"
+        lines.append(f"{'comes from':<11} {sum(counts.values()):,} occurrences {when}")
     total = sum(counts.values())
     if table.group_by is not None and total:
         rows = []
@@ -96,10 +97,12 @@ def _origin(args: argparse.Namespace, vocabulary: Vocabulary, i: int) -> list[st
 
 
 def _when_merged(vocabulary: Vocabulary, i: int) -> Vocabulary | None:
-    """Return the vocabulary up to the merge that makes a token; None where there is no such one."""
+    """Return the vocabulary up to the merge that makes a token, before all merges if none does; None where there is no such one."""
+    if i in {token.id for token in vocabulary.added_tokens}:
+        return None
     merge = Lineage(vocabulary).merge_of(i)
     try:
-        return None if merge is None else first_merges(vocabulary, merge.rank + 1)
+        return first_merges(vocabulary, 0 if merge is None else merge.rank + 1)
     except ValueError:  # its smaller vocabularies do not follow from its merges
         return None
 

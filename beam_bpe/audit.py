@@ -73,7 +73,7 @@ class _Finding(NamedTuple):
     id: int | None
     token: bytes
     detail: str
-    count: int | None
+    count: int | None  # type: ignore[assignment]  # the tuple's method of that name is not wanted here
     examples: tuple[str, ...] = ()
 
 
@@ -194,9 +194,7 @@ def audit(
             one._replace(examples=tuple(token_list.escaped(source.word) for source in shown[one.id])) if one.id in shown else one
             for one in found
         ]
-    columns = list(zip(*found)) or [[] for _ in SCHEMA]
-    table = pa.table([pa.array(column, kind) for column, kind in zip(columns, SCHEMA.types)], schema=SCHEMA)
-    return Audit(table, vocabulary, told, None if words is None else dict(words.parameters), look.notes)
+    return Audit(artifacts.table_of(found, SCHEMA), vocabulary, told, None if words is None else dict(words.parameters), look.notes)
 
 
 class _Look:

@@ -188,20 +188,19 @@ def ranks(vocabulary: Vocabulary) -> dict[int, int]:
 
 
 def _compared_tokens(a: Vocabulary, b: Vocabulary) -> pa.Table:
-    rows: dict[bytes, list[int | None]] = {}
+    found: dict[bytes, list[int | None]] = {}
     for place, vocabulary in ((0, a), (2, b)):
         ranked = ranks(vocabulary)
         for i, token in enumerate(decoded_tokens(vocabulary)[0]):
-            row = rows.setdefault(token, [None] * 4)
+            row = found.setdefault(token, [None] * 4)
             if row[place] is None:
                 row[place : place + 2] = i, ranked.get(i)
-    rows.pop(b"", None)
-    columns: dict[str, list[Any]] = {name: [] for name in TOKENS.names}
-    for token, (id_a, rank_a, id_b, rank_b) in sorted(rows.items()):
+    found.pop(b"", None)
+    rows = []
+    for token, (id_a, rank_a, id_b, rank_b) in sorted(found.items()):
         shift = None if rank_a is None or rank_b is None else rank_b - rank_a
-        for name, value in zip(columns, (token, id_a, rank_a, id_b, rank_b, shift, None, None)):
-            columns[name].append(value)
-    return pa.table(columns, schema=TOKENS)
+        rows.append((token, id_a, rank_a, id_b, rank_b, shift, None, None))
+    return artifacts.table_of(rows, TOKENS)
 
 
 # ---- tokens of the same text ---------------------------------------------------------------------
@@ -222,7 +221,7 @@ def _group_rows(counts: Sequence[tuple[str | None, int, int]], prices: tuple[flo
             raise OverflowError(f"the text of {'all groups' if name is None else f'the group {name!r}'} has more than 2**63 - 1 tokens")
         cost = (None, None) if prices is None else (tokens_a * prices[0] / 1e6, tokens_b * prices[1] / 1e6)
         rows.append((name, tokens_a, tokens_b, tokens_b - tokens_a, *cost))
-    return pa.table([pa.array(column, kind) for column, kind in zip(zip(*rows), GROUPS.types)], schema=GROUPS)
+    return artifacts.table_of(rows, GROUPS)
 
 
 def _changed_words(words: WordCounts, vocabularies: tuple[Vocabulary, Vocabulary], most: int) -> pa.Table:
@@ -245,8 +244,7 @@ def _changed_words(words: WordCounts, vocabularies: tuple[Vocabulary, Vocabulary
             found.append((count, word, a * count, b * count, (b - a) * count))
         found = sorted(found, key=lambda one: (-abs(one[4]), one[1]))[:most]
     table = [(word, count, a, b, change) for count, word, a, b, change in found]
-    columns = list(zip(*table)) or [[] for _ in WORDS]
-    return pa.table([pa.array(column, kind) for column, kind in zip(columns, WORDS.types)], schema=WORDS)
+    return artifacts.table_of(table, WORDS)
 
 
 class DocumentChanges:
@@ -299,12 +297,10 @@ class DocumentChanges:
 
     def added_to(self, difference: Difference, prices: tuple[float, float] | None = None) -> Difference:
         """Return a comparison with what was found in the documents."""
-        counts: list[tuple[str | None, int, int]] = [(None, *self._total)]
+        counts: list[tuple[str | None, int, int]] = [(None, self._total[0], self._total[1])]
         if self._grouped:
-            counts += [(name, *held) for name, held in sorted(self._groups.items()) if any(held)]
-        columns = list(zip(*self._changed)) or [[] for _ in DOCUMENTS]
-        table = pa.table([pa.array(column, kind) for column, kind in zip(columns, DOCUMENTS.types)], schema=DOCUMENTS)
-        return replace(difference, groups=_group_rows(counts, prices), documents=table)
+            counts += [(name, a, b) for name, (a, b) in sorted(self._groups.items()) if a or b]
+        return replace(difference, groups=_group_rows(counts, prices), documents=artifacts.table_of(self._changed, DOCUMENTS))
 
 
 def compare_documents(

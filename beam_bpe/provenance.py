@@ -52,7 +52,7 @@ def spread(words: WordCounts, tokenizer: Tokenizer) -> Spread:
     """
     size = tokenizer.vocab_size
     counted = "documents" in words.table.column_names
-    found = Spread(*(np.zeros(size, np.int64) for _ in range(2)), np.zeros(size, np.int64) if counted else None)
+    found = Spread(np.zeros(size, np.int64), np.zeros(size, np.int64), np.zeros(size, np.int64) if counted else None)
     for held in _held(words, tokenizer, found.occurrences, np.ones(size, bool)):
         found.words[:] += np.bincount(held.ids, minlength=size)
         if found.documents is not None and held.batch.documents is not None:

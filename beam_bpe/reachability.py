@@ -3,8 +3,9 @@
 By merges a token is reachable if its own bytes, as one word, become it: whatever stands around it, a merge that crosses
 its edge makes another token, and all merges within it are those that are made without anything around it.  So too for
 scores: a better way to cut it is better in every text.  By the pattern it is reachable if some text is cut so that a word
-holds it: that is tried in the contexts of `CONTEXTS`, which hold a character of each kind that patterns tell apart, and
-its own; so what is said to be cut apart is so in all of these.  Tokens that are no UTF-8 alone are judged by merges only.
+holds it: that is tried between all pairs of `CONTEXTS`, which hold a character of each kind that patterns tell apart, and
+its own (where there is no native scanner on one side, or the same on both); so what is said to be cut apart is so in all
+of these.  Tokens that are no UTF-8 alone are judged by merges only, and pieces that continue a word by what a word may hold.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Iterator, Sequence
 
 import numpy as np
 
+from beam_bpe import token_list
 from beam_bpe.model import byte_token
 from beam_bpe.normalize import normalize, steps_of
 from beam_bpe.tokenizer import Tokenizer
@@ -21,6 +23,7 @@ from beam_bpe.vocabulary import Vocabulary
 
 #: What is put before and behind a token: nothing, then characters of each kind that patterns tell apart.
 CONTEXTS = ("", "a", "A", " ", "\n", "1", "!", "'", "/", "\u7684", "\u0301", "\t", "$", *"stmd", "re", "ve", "ll")
+_PARTS = 6  # of a token that are told
 _UNKNOWN = "\U0010fffe"  # no character, so in no alphabet: nothing merges with it
 
 
@@ -68,19 +71,18 @@ def _cut_by_merges(vocabulary: Vocabulary, ids: Sequence[int]) -> dict[int, str]
         return {}  # the longest piece that fits is taken: a word that is a token is
     if vocabulary.layout is not None and vocabulary.layout.whole_pieces:
         vocabulary = replace(vocabulary, layout=replace(vocabulary.layout, whole_pieces=False))
-    tokenizer = Tokenizer(vocabulary)
-    probes, last = zip(*(_probe(vocabulary, vocabulary.tokens[i]) for i in ids)) if ids else ((), ())
+    if not ids:
+        return {}
+    probes, last = zip(*(_probe(vocabulary, vocabulary.tokens[i]) for i in ids))
     ends = np.cumsum([0, *map(len, probes)], dtype=np.int64)
-    batch = tokenizer.encode_words(b"".join(probes), np.repeat(ends, 2)[1:-1])
+    batch = Tokenizer(vocabulary).encode_words(b"".join(probes), np.repeat(ends, 2)[1:-1])
     starts = np.concatenate([np.zeros(1, np.int64), batch.ends[:-1]])
-    expected = np.array(ids, np.int64)
     at = np.where(np.array(last, bool), batch.ends - 1, starts)
-    wrong = np.flatnonzero(batch.ids[at] != expected) if ids else []
+    added = {vocabulary.unk_id, *(token.id for token in vocabulary.added_tokens)}
     found = {}
-    for k in wrong:
-        parts = [vocabulary.tokens[i] if i < len(vocabulary.tokens) else b"" for i in batch.ids[starts[k] : batch.ends[k]].tolist()]
-        told = [repr(part.decode("utf-8", "backslashreplace")) for part in parts if part and part != vocabulary.tokens[vocabulary.unk_id or 0]]
-        found[ids[k]] = f"merges make {' + '.join(told[:6])}{' + ...' * (len(told) > 6)} of it"
+    for k in np.flatnonzero(batch.ids[at] != np.array(ids, np.int64)).tolist():
+        parts = [vocabulary.tokens[i] for i in batch.ids[starts[k] : batch.ends[k]].tolist() if i not in added]
+        found[ids[k]] = f"merges make {_joined(parts)} of it"
     return found
 
 
@@ -122,18 +124,23 @@ def _cut_by_text(vocabulary: Vocabulary, i: int, alone: bool) -> str | None:
     words = split(text)
     if words == [text]:
         return None
-    parts = " + ".join(map(repr, words[:6])) + " + ..." * (len(words) > 6)
-    for before, behind in _contexts(text):
+    for before, behind in _contexts(text, vocabulary.pre_tokenizer.scanner is None):
         if _is_held(split(before + text + behind), before, text, alone, vocabulary.pre_tokenizer.gaps == "drop"):
             return None
-    return f"the pattern {vocabulary.pre_tokenizer.name} makes {parts or 'nothing'} of it"
+    return f"the pattern {vocabulary.pre_tokenizer.name} makes {_joined([word.encode() for word in words]) or 'nothing'} of it"
 
 
-def _contexts(text: str) -> Iterator[tuple[str, str]]:
-    sides = (*CONTEXTS, text[:1], text[-1:])
-    for before in dict.fromkeys(sides):
-        for behind in dict.fromkeys(sides):
-            yield before, behind
+def _joined(parts: Sequence[bytes]) -> str:
+    told = " + ".join(f"'{token_list.escaped(part)}'" for part in parts[:_PARTS])
+    return told + (" + ..." if len(parts) > _PARTS else "")
+
+
+def _contexts(text: str, few: bool) -> Iterator[tuple[str, str]]:
+    sides = dict.fromkeys((*CONTEXTS, text[:1], text[-1:]))
+    for before in sides:
+        for behind in sides:
+            if not few or before == behind or not (before and behind):
+                yield before, behind
 
 
 def _is_held(words: Sequence[str], before: str, text: str, alone: bool, drops: bool) -> bool:

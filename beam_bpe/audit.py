@@ -182,7 +182,7 @@ def audit(
     if long_run < 2 or few_documents < 1 or examples < 0:
         raise ValueError(f"long_run={long_run}, few_documents={few_documents}, examples={examples}: they are at least 2, 1 and 0")
     told = tuple(kind for kind in KINDS if kind in kinds)
-    look = _Look(vocabulary, words, long_run, few_documents, allow_mismatch, statistics)
+    look = _Look(vocabulary, words, long_run, few_documents, examples, allow_mismatch, statistics)
     told = tuple(kind for kind in told if kind not in look.untold)
     found = [finding for kind in told for finding in look.findings(kind)]
     order = {kind: number for number, kind in enumerate(KINDS)}
@@ -206,10 +206,12 @@ class _Look:
         words: WordCounts | None,
         long_run: int,
         few_documents: int,
+        examples: int,
         allow_mismatch: bool,
         statistics: Statistics | None,
     ):
-        self.vocabulary, self.words, self.long_run, self.few_documents = vocabulary, words, long_run, few_documents
+        self.vocabulary, self.words = vocabulary, words
+        self.long_run, self.few_documents, self.examples = long_run, few_documents, examples
         self.tokenizer = Tokenizer(vocabulary)
         added = {token.id for token in vocabulary.added_tokens}
         self.tokens = {i: token for i, token in enumerate(vocabulary.tokens) if token and i not in added}
@@ -277,7 +279,7 @@ class _Look:
         few = (self.spread.documents <= self.few_documents) & (self.spread.occurrences > 0)
         for i, token in self.learned.items():
             if few[i]:
-                detail = f"in at most {int(self.spread.documents[i])} documents, {int(self.spread.words[i])} words"
+                detail = f"in at most {_number(int(self.spread.documents[i]), 'document')}, {_number(int(self.spread.words[i]), 'word')}"
                 yield self._of("few_documents", i, token, detail)
 
     def _invalid_utf8(self) -> Iterator[_Finding]:
@@ -314,14 +316,19 @@ class _Look:
         pattern = "(?i)" + token_texts.LOOKALIKE.pattern
         for batch in table.filter(pc.match_substring_regex(table["word"], pattern)).to_batches():
             for word, count in zip(batch.column("word").to_pylist(), batch.column("count").to_pylist()):
+                if not count:
+                    continue
                 for match in token_texts.LOOKALIKE.finditer(word.decode("utf-8", "replace")):
                     counts[match[0]] += count
                     shown.setdefault(match[0], []).append((-count, word))
         for text, count in counts.items():
-            if count:
-                words = dict.fromkeys(word for _, word in sorted(shown[text]))
-                examples = tuple(token_list.escaped(word) for word in list(words)[:EXAMPLES])
-                yield _Finding("special_in_text", None, text.encode(), f"in {len(words)} words", count, examples)
+            words = list(dict.fromkeys(word for _, word in sorted(shown[text])))
+            examples = tuple(map(token_list.escaped, words[: self.examples]))
+            yield _Finding("special_in_text", None, text.encode(), f"in {_number(len(words), 'word')}", count, examples)
+
+
+def _number(number: int, unit: str) -> str:
+    return f"{number:,} {unit}{'s' * (number != 1)}"
 
 
 def _ends_within(token: bytes) -> bool:

@@ -22,7 +22,7 @@ from beam_bpe.tokenizer import Tokenizer
 from beam_bpe.vocabulary import Vocabulary
 
 #: What is put before and behind a token: nothing, then characters of each kind that patterns tell apart.
-CONTEXTS = ("", "a", "A", " ", "\n", "1", "!", "'", "/", "\u7684", "\u0301", "\t", "$", *"stmd", "re", "ve", "ll")
+CONTEXTS = ("", "a", "A", " ", "\n", "1", "!", "'", "/", "\u7684", "\u0301", "\t", "$", *"stmde", "re", "ve", "ll")
 _PARTS = 6  # of a token that are told
 _UNKNOWN = "\U0010fffe"  # no character, so in no alphabet: nothing merges with it
 

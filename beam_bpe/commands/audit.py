@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
+from typing import Any, Sequence
 
 from beam_bpe import console, storage, token_list
 from beam_bpe.audit import EXAMPLES, FEW_DOCUMENTS, FINDINGS_FILE, KINDS, OF_WORDS, RUN, UNWANTED, Audit, audit
@@ -96,7 +96,7 @@ def _audit(args: argparse.Namespace) -> None:
     print(f"{'vocabulary':<11} {args.vocabulary}: {len(vocabulary):,} tokens, fingerprint {vocabulary.fingerprint[:16]}")
     if words is not None:
         print(f"{'words':<11} {', '.join(args.words)}: {len(words):,} distinct, {words.occurrences:,} in all")
-    for line in summary(found, args.most):
+    for line in summary(found, kinds, args.most):
         print(line)
     for note in found.notes:
         print(f"{'note':<11} {note}")
@@ -116,13 +116,13 @@ def _limit(text: str) -> tuple[str, int]:
     return kind, int(number or 0)
 
 
-def summary(found: Audit, most: int) -> list[str]:
+def summary(found: Audit, kinds: Sequence[str], most: int) -> list[str]:
     """Return a line for each kind: how many findings, what they are, some of them."""
     rows = [["kind", "findings", "", "examples"]]
     for kind, number in found.counts.items():
         some = found.of_kind(kind).slice(0, most)["token"].to_pylist()
         rows.append([kind, f"{number:,}", _TOLD[kind], " ".join(f"'{console.shortened(token_list.escaped(one), 24)}'" for one in some)])
-    missing = [kind for kind in OF_WORDS if kind not in found.counts]
+    missing = [kind for kind in OF_WORDS if kind in kinds and kind not in found.counts]
     lines = console.aligned(rows, left=(0, 2, 3))
     return lines + ([f"not told by the table: {', '.join(missing)}"] if found.words is not None and missing else [])
 

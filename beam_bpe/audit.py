@@ -17,10 +17,8 @@ import pyarrow.compute as pc
 
 from beam_bpe import artifacts, storage, token_list, token_texts
 from beam_bpe.encoders import decoded_tokens
-from beam_bpe.measuring import measure_words
-from beam_bpe.provenance import Spread, sources, spread
+from beam_bpe.provenance import Spread, frequencies, notes_on, sources, spread, summed
 from beam_bpe.reachability import is_initial, unreachable
-from beam_bpe.statistics import Statistics
 from beam_bpe.tokenizer import Tokenizer
 from beam_bpe.vocabulary import Vocabulary
 from beam_bpe.words import WordCounts
@@ -152,7 +150,6 @@ def audit(
     few_documents: int = FEW_DOCUMENTS,
     examples: int = EXAMPLES,
     allow_mismatch: bool = False,
-    statistics: Statistics | None = None,
 ) -> Audit:
     """Return what is doubtful about a vocabulary.
 
@@ -165,7 +162,6 @@ def audit(
         few_documents: at most so many documents are few.
         examples: words told of each finding.
         allow_mismatch: go on where the words were cut in another way than the vocabulary cuts, and note it.
-        statistics: those of the vocabulary on these words, if they were measured already.
 
     Raises:
         ValueError: there is no such kind, or the words were cut in another way.
@@ -182,7 +178,7 @@ def audit(
     if long_run < 2 or few_documents < 1 or examples < 0:
         raise ValueError(f"long_run={long_run}, few_documents={few_documents}, examples={examples}: they are at least 2, 1 and 0")
     told = tuple(kind for kind in KINDS if kind in kinds)
-    look = _Look(vocabulary, words, long_run, few_documents, examples, allow_mismatch, statistics)
+    look = _Look(vocabulary, words, long_run, few_documents, examples, allow_mismatch)
     told = tuple(kind for kind in told if kind not in look.untold)
     found = [finding for kind in told for finding in look.findings(kind)]
     order = {kind: number for number, kind in enumerate(KINDS)}
@@ -208,7 +204,6 @@ class _Look:
         few_documents: int,
         examples: int,
         allow_mismatch: bool,
-        statistics: Statistics | None,
     ):
         self.vocabulary, self.words = vocabulary, words
         self.long_run, self.few_documents, self.examples = long_run, few_documents, examples
@@ -224,10 +219,10 @@ class _Look:
         self.notes: tuple[str, ...] = ()
         if words is None:
             return
-        if statistics is None:
-            (statistics,) = measure_words(words, [vocabulary], allow_mismatch=allow_mismatch)
-        self.notes, self.counts = statistics.notes, statistics.total.frequencies
-        self.groups = {name: np.asarray(one.frequencies) for name, one in statistics.groups.items() if one.words}
+        self.notes = notes_on(words, vocabulary, allow_mismatch)
+        groups = frequencies(words, self.tokenizer)
+        self.counts = summed(groups, self.tokenizer.vocab_size)
+        self.groups = {name: counts for name, counts in groups.items() if counts.any()}
         if "documents" in words.table.column_names:
             self.spread = spread(words, self.tokenizer)
 

@@ -16,8 +16,8 @@ import pyarrow.compute as pc
 from beam_bpe import artifacts, storage
 from beam_bpe.documents import DocumentBatch
 from beam_bpe.encoders import decoded_tokens
-from beam_bpe.measuring import measure_words
-from beam_bpe.statistics import Statistics
+from beam_bpe.provenance import frequencies, notes_on, summed
+from beam_bpe.statistics import exact_sum
 from beam_bpe.tokenizer import Tokenizer
 from beam_bpe.vocabulary import Vocabulary
 from beam_bpe.words import INT64_MAX, WordCounts
@@ -158,15 +158,18 @@ def compare(
     tokens = _compared_tokens(a, b)
     if words is None:
         return Difference(names, (a, b), tokens)
-    measured = measure_words(words, [a, b], names=names, allow_mismatch=allow_mismatch)
-    for side, one in zip("ab", measured):
-        frequencies = np.asarray(one.total.frequencies)
-        ids = tokens[f"id_{side}"]
-        counts = pa.array(frequencies).take(ids.combine_chunks())
+    notes = tuple(dict.fromkeys(note for one in (a, b) for note in notes_on(words, one, allow_mismatch)))
+    groups = []
+    for side, one in zip("ab", (a, b)):
+        groups.append(frequencies(words, Tokenizer(one)))
+        counts = pa.array(summed(groups[-1], len(one))).take(tokens[f"id_{side}"].combine_chunks())
         tokens = tokens.set_column(tokens.column_names.index(f"count_{side}"), f"count_{side}", counts)
-    notes = tuple(dict.fromkeys(note for one in measured for note in one.notes))
-    groups = _compared_groups(measured, prices)
-    return Difference(names, (a, b), tokens.cast(TOKENS), groups, _changed_words(words, (a, b), most), notes=notes)
+    totals = [{name: exact_sum(counts) for name, counts in one.items()} for one in groups]
+    rows: list[tuple[str | None, int, int]] = [(None, sum(totals[0].values()), sum(totals[1].values()))]
+    if words.group_by is not None:
+        rows += [(name, totals[0][name], totals[1][name]) for name in totals[0]]
+    changed = _changed_words(words, (a, b), most)
+    return Difference(names, (a, b), tokens.cast(TOKENS), _group_rows(rows, prices), changed, notes=notes)
 
 
 # ---- tokens --------------------------------------------------------------------------------------
@@ -204,14 +207,6 @@ def _compared_tokens(a: Vocabulary, b: Vocabulary) -> pa.Table:
 
 
 # ---- tokens of the same text ---------------------------------------------------------------------
-
-
-def _compared_groups(measured: Sequence[Statistics], prices: tuple[float, float] | None) -> pa.Table:
-    a, b = measured
-    counts: list[tuple[str | None, int | None, int | None]] = [(None, a.total.tokens, b.total.tokens)]
-    if a.group_by is not None:
-        counts += [(name, a.groups[name].tokens, b.groups[name].tokens) for name in a.groups]
-    return _group_rows([(name, tokens_a or 0, tokens_b or 0) for name, tokens_a, tokens_b in counts], prices)
 
 
 def _group_rows(counts: Sequence[tuple[str | None, int, int]], prices: tuple[float, float] | None) -> pa.Table:

@@ -39,7 +39,6 @@ _FAMILIES = {
     "min_pair_count": ("bytes", "characters", "wordpiece"),
     "max_token_length": ("bytes", "characters", "wordpiece", *SCORED),
     "tie_break": ("bytes", "characters", "wordpiece"),
-    "exclude_tokens": ("bytes", "characters", "wordpiece", "wordlevel"),
     "end_of_word": ("characters",),
     "attached": ("characters",),
     "byte_fallback": ("characters", *SCORED),
@@ -87,8 +86,8 @@ class Learning:
         min_pair_count: a pair with a lower count is not merged (a pair seen once saves nothing).
         max_token_length: in bytes, or characters without marks, inclusive; None for no limit.  With scores: for 16.
         tie_break: one of `TIE_BREAKS`; score="likelihood" has a rule of its own.
-        exclude_tokens: spellings that no merge makes and no word is kept whole as, written as `token_list` has them (bytes
-            as \\xNN).  A pair that would be spelled so is left as it is; larger tokens may still hold that text.
+        exclude_tokens: spellings that no merge makes, no piece has, and no word is kept whole as, written as `token_list`
+            has them (bytes as \\xNN).  A pair that would be spelled so is left as it is; larger tokens may hold that text.
         end_of_word: end-of-word suffix, such as "</w>"; None for none.
         attached: the suffix belongs to the symbol of the last character; otherwise it is a symbol of its own.
         character_coverage: the alphabet is the smallest number of most frequent characters (equal ones by code point)

@@ -302,11 +302,7 @@ def measure_words(
         OverflowError: a token occurs more than 2**63 - 1 times.
     """
     check_baselines(baselines, 1)
-    notes = [
-        note.format(words.totals[name])
-        for note, name in ((_PRUNED, "pruned_occurrences"), (_OVERLONG, "overlong_words"))
-        if words.totals.get(name)
-    ]
+    notes = table_notes(words)
     tables = {name: words.of_group(name) for name in words.groups} if words.group_by is not None else {"": words}
     column = words.group_by
     texts = {name: _text_of(table) for name, table in tables.items()}
@@ -325,6 +321,12 @@ def measure_words(
         groups = {name: _baseline_of(baseline, texts[name], tables[name].occurrences) for name in sorted(tables)}
         results.append(Statistics(Subject(baseline), groups, column, tuple(notes)))
     return results
+
+
+def table_notes(words: WordCounts) -> list[str]:
+    """Return what is to be noted of whatever is measured on a table: what it does not hold."""
+    lost = ((_PRUNED, "pruned_occurrences"), (_OVERLONG, "overlong_words"))
+    return [note.format(words.totals[name]) for note, name in lost if words.totals.get(name)]
 
 
 def needs_texts(vocabulary: Vocabulary) -> str | None:

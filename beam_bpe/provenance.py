@@ -1,14 +1,20 @@
-"""Where tokens come from: the words of a table that hold them, found by encoding each word once."""
+"""Where tokens come from: the words of a table that hold them, found by encoding each word once.
+
+Vocabularies that find tokens in whole texts (`measuring.needs_texts`) are taken at their word here too, each word being a
+text: that is noted, and differs from their tokens in a text by little.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Iterable, Iterator, NamedTuple
+from typing import Iterable, Iterator, Mapping, NamedTuple
 
 import numpy as np
 
 from beam_bpe import _statistics
+from beam_bpe.measuring import encoded_words, mismatch, needs_texts, table_notes
 from beam_bpe.tokenizer import Tokenizer
+from beam_bpe.vocabulary import Vocabulary
 from beam_bpe.word_rows import WordBatch
 from beam_bpe.words import WordCounts
 
@@ -33,6 +39,46 @@ class Spread:
     occurrences: np.ndarray
     words: np.ndarray
     documents: np.ndarray | None
+
+
+def notes_on(words: WordCounts, vocabulary: Vocabulary, allow_mismatch: bool = False) -> tuple[str, ...]:
+    """Return what is to be noted of a vocabulary's tokens in a table of words.
+
+    Raises:
+        ValueError: the words were cut or normalized in another way than the vocabulary does, and allow_mismatch is not set.
+    """
+    told = mismatch(words, vocabulary)
+    if told and not allow_mismatch:
+        raise ValueError(f"{told}; allow_mismatch=True goes on all the same")
+    return tuple([*table_notes(words), *filter(None, (told, needs_texts(vocabulary)))])
+
+
+def frequencies(words: WordCounts, tokenizer: Tokenizer) -> dict[str, np.ndarray]:
+    """Return how often each token occurs in the words of each group, by its name; "" where there are no groups.
+
+    Raises:
+        OverflowError: a token occurs more than 2**63 - 1 times.
+    """
+    tables = {name: words.of_group(name) for name in words.groups} if words.group_by is not None else {"": words}
+    found = {name: np.zeros(tokenizer.vocab_size, np.int64) for name in tables}
+    for name, table in tables.items():
+        for ids, ends, counts in encoded_words(table, tokenizer):
+            _statistics.count_tokens(found[name], ids, ends, counts)
+    return found
+
+
+def summed(groups: Mapping[str, np.ndarray], size: int) -> np.ndarray:
+    """Return the frequencies in all groups of a vocabulary of so many ids.
+
+    Raises:
+        OverflowError: a token occurs more than 2**63 - 1 times.
+    """
+    total = np.zeros(size, np.int64)
+    for counts in groups.values():
+        total = total + counts
+        if (total < 0).any():  # two that are not negative cannot wrap around to anything else
+            raise OverflowError(f"the token of id {int(np.argmin(total))} occurs more than 2**63 - 1 times")
+    return total
 
 
 class _Held(NamedTuple):

@@ -82,7 +82,7 @@ def _cut_by_merges(vocabulary: Vocabulary, ids: Sequence[int]) -> dict[int, str]
     found = {}
     for k in np.flatnonzero(batch.ids[at] != np.array(ids, np.int64)).tolist():
         parts = [vocabulary.tokens[i] for i in batch.ids[starts[k] : batch.ends[k]].tolist() if i not in added]
-        found[ids[k]] = f"merges make {_joined(parts)} of it"
+        found[ids[k]] = f"{'scores' if model.algorithm == 'unigram' else 'merges'} make {_joined(parts)} of it"
     return found
 
 

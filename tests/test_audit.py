@@ -239,6 +239,27 @@ def test_learned_vocabularies_are_reachable():
     assert unreachable(train(words, 200, algorithm="wordpiece")) == {}
 
 
+def test_scores():
+    """A piece whose parts score higher together is never taken; SentencePiece's own Japanese model has one."""
+    words = WordCounts.from_mapping({"▁low": 50, "▁lower": 20, "▁newest": 60}, pre_tokenizer="metaspace", normalizer="metaspace")
+    for algorithm in ("unigram", "sentencepiece-bpe"):
+        vocabulary = train(words, 16, algorithm=algorithm)
+        assert unreachable(vocabulary) == {}
+        found = audit(vocabulary, words)
+        assert len(found.notes) == (algorithm == "unigram") and found.kinds == audit(vocabulary, words).kinds
+    vocabulary = train(words, 16, algorithm="unigram")
+    low = vocabulary.ids["▁low".encode()]
+    scores = vocabulary.layout.scores.copy()
+    scores[low] = -1000.0
+    told = unreachable(replace(vocabulary, layout=replace(vocabulary.layout, scores=scores)))
+    assert list(told) == [low] and told[low].startswith("scores make '▁' + 'l' + ")
+
+
+def test_published_scores(shared):
+    vocabulary = formats.load(str(shared / "reference" / "spm" / "test_ja_model.model"))
+    assert list(unreachable(vocabulary).values()) == ["scores make 'から' + 'の' of it"]
+
+
 def test_wordpiece_by_normalizer_and_length(tmp_path):
     pieces = ["[UNK]", "low", "Low", "été", "##est", "##e st", "a" * 101, "##" + "a" * 100, "b" * 100, "!", "a!"]
     (tmp_path / "vocab.txt").write_text("\n".join(pieces), encoding="utf-8")
@@ -283,11 +304,15 @@ def test_published_vocabularies(name, shared):
         {"num_merges": 70, "unit": "character", "end_of_word": "</w>"},
         {"vocab_size": 90, "algorithm": "wordpiece"},
         {"vocab_size": 20, "algorithm": "wordlevel"},
+        {"vocab_size": 75, "algorithm": "sentencepiece-bpe", "max_token_length": 30},
+        {"vocab_size": 60, "algorithm": "unigram", "max_token_length": 30},
     ],
 )
 def test_what_is_on_the_removal_list_is_gone(options, tmp_path):
     text = ["to ann.lee@example.org " * 9 + "aaaaaaaa " * 7 + "<|endoftext|> low lower newest " * 3]
-    words = WordCounts.from_documents(text, pattern="whitespace")
+    scored = "max_token_length" in options
+    cutting = {"pattern": "metaspace", "normalizer": "metaspace"} if scored else {"pattern": "whitespace"}
+    words = WordCounts.from_documents(text, **cutting)
     first = train(words, **options)
     before = audit(first, words)
     assert before.counts["email"] and before.counts["special_lookalike"]

@@ -28,8 +28,9 @@ def table() -> WordCounts:
 def brute(a, b, words) -> list[tuple]:
     """Return (word, count, tokens of a, tokens of b) of the words that differ, those that differ most first."""
     found = []
+    tokenizers = [Tokenizer(one) for one in (a, b)]
     for word, count in words.to_dict().items():
-        batches = [Tokenizer(one).encode_words(word, np.array([0, len(word)])) for one in (a, b)]
+        batches = [one.encode_words(word, np.array([0, len(word)])) for one in tokenizers]
         first, second = (len(batch.ids) * count for batch in batches)
         if first != second:
             found.append((word, count, first, second))

@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from beam_bpe import Learning, WordCounts, cli, reference, token_list, train
+from beam_bpe import Learning, WordCounts, cli, reference, reference_sentencepiece, reference_unigram, token_list, train
 from beam_bpe.artifacts import FormatError
+from beam_bpe.unigram import learn_pieces
 from beam_bpe.reference_pieces import learn_characters, learn_wordpiece
 
 WORDS = st.dictionaries(st.text("abc", min_size=1, max_size=10), st.integers(1, 9), min_size=1, max_size=10)
@@ -57,6 +58,33 @@ def test_wordpiece_as_the_reference(score, words, data):
     expected = learn_wordpiece(words, 20, score=score, reserved=excluded)
     found = train(words, num_merges=20, algorithm="wordpiece", score=score, exclude_tokens=excluded, min_pair_count=1)
     assert [(m.token.decode(), m.count) for m in found.merges] == [(expected.tokens[m.id], m.count) for m in expected.merges]
+
+
+@settings(deadline=None, max_examples=40)
+@given(words=WORDS, data=st.data())
+def test_sentencepiece_bpe_as_the_reference(words, data):
+    marked = {f"▁{word}": count for word, count in words.items()}
+    plain = reference_sentencepiece.learn(marked, 40)
+    made = [piece for piece in plain.pieces if len(piece) > 1]
+    excluded = data.draw(st.lists(st.sampled_from(made), max_size=4)) if made else []
+    expected = reference_sentencepiece.learn(marked, 40, excluded=excluded)
+    table = WordCounts.from_mapping(marked, pre_tokenizer="metaspace", normalizer="metaspace")
+    found = train(table, 41, algorithm="sentencepiece-bpe", exclude_tokens=excluded)
+    assert [token.decode() for token in found.tokens if token] == [*expected.pieces, *expected.characters]
+
+
+@settings(deadline=None, max_examples=40)
+@given(words=WORDS, size=st.integers(5, 20), data=st.data())
+def test_unigram_as_the_reference(words, size, data):
+    marked = {f"▁{word}": count for word, count in words.items()}
+    plain = [piece for piece, _ in reference_unigram.learn_unigram(marked, size) if len(piece) > 1]
+    excluded = data.draw(st.lists(st.sampled_from(plain), max_size=4)) if plain else []
+    expected = reference_unigram.learn_unigram(marked, size, excluded=excluded)
+    found = learn_pieces(WordCounts.from_mapping(marked), size, excluded=excluded)
+    assert list(zip(found.spellings, found.scores.tolist())) == expected
+    table = WordCounts.from_mapping(marked, pre_tokenizer="metaspace", normalizer="metaspace")
+    vocabulary = train(table, 20, algorithm="unigram", exclude_tokens=excluded)
+    assert not {piece.encode() for piece in excluded} & set(vocabulary.tokens)
 
 
 def test_a_worked_example():

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import argparse
 
-import numpy as np
-
 from beam_bpe import console, token_list
 from beam_bpe.commands.given_words import read_words
 from beam_bpe.commands.vocabularies import load
 from beam_bpe.curve import first_merges
 from beam_bpe.encoders import decoded_tokens
 from beam_bpe.lineage import Lineage, find_token
-from beam_bpe.measuring import measure_words
-from beam_bpe.provenance import Source, sources
+from beam_bpe.provenance import Source, frequencies, notes_on, sources
 from beam_bpe.tokenizer import Tokenizer
 from beam_bpe.vocabulary import Vocabulary
 from beam_bpe.words import WordCounts
@@ -77,11 +74,15 @@ def _origin(args: argparse.Namespace, vocabulary: Vocabulary, i: int) -> list[st
     a part of larger tokens is found too; otherwise those that hold it now.
     """
     table = read_words(args)
-    used, notes = _counts(args, table, vocabulary, i)
+    try:
+        notes = notes_on(table, vocabulary, args.allow_mismatch)
+    except ValueError as error:
+        raise ValueError(str(error).replace("allow_mismatch=True", "--allow-mismatch")) from None
+    used = _counts(table, vocabulary, i)
     lines = [f"{'used':<11} {sum(used.values()):,} times in {', '.join(args.words)}"]
     counts, then = used, _when_merged(vocabulary, i)
     if then is not None:
-        counts, _ = _counts(args, table, then, i)
+        counts = _counts(table, then, i)
         when = "when it was merged" if len(then.left) else "before any merge"
         lines.append(f"{'comes from':<11} {sum(counts.values()):,} occurrences {when}")
     total = sum(counts.values())
@@ -107,14 +108,9 @@ def _when_merged(vocabulary: Vocabulary, i: int) -> Vocabulary | None:
         return None
 
 
-def _counts(args: argparse.Namespace, table: WordCounts, vocabulary: Vocabulary, i: int) -> tuple[dict[str, int], tuple[str, ...]]:
-    """Return how often a token occurs in each group, and what is to be noted."""
-    try:
-        (statistics,) = measure_words(table, [vocabulary], allow_mismatch=args.allow_mismatch)
-    except ValueError as error:
-        raise ValueError(str(error).replace("allow_mismatch=True", "--allow-mismatch")) from None
-    groups = {name: np.asarray(one.frequencies) for name, one in statistics.groups.items()}
-    return {name: int(frequencies[i]) for name, frequencies in groups.items()}, statistics.notes
+def _counts(table: WordCounts, vocabulary: Vocabulary, i: int) -> dict[str, int]:
+    """Return how often a token occurs in each group."""
+    return {name: int(counts[i]) for name, counts in frequencies(table, Tokenizer(vocabulary)).items()}
 
 
 def _words(found: list[Source], total: int) -> list[str]:

@@ -124,7 +124,9 @@ class Audit:
         """Write the findings into a folder; FileExistsError if it has some already, and `overwrite` is not set."""
         url = storage.join(folder, FINDINGS_FILE)
         if storage.exists(url) and not overwrite:
-            raise FileExistsError(f"{folder} already holds findings; choose another folder or overwrite them (overwrite=True)")
+            raise FileExistsError(
+                f"{folder} already holds findings; choose another folder or overwrite them (overwrite=True)"
+            )
         header = {
             "kind": KIND,
             "fingerprint": self.vocabulary.fingerprint,
@@ -176,7 +178,9 @@ def audit(
         if kind not in KINDS:
             raise ValueError(f"there is no kind {kind!r} of findings: choose of {', '.join(KINDS)}")
     if long_run < 2 or few_documents < 1 or examples < 0:
-        raise ValueError(f"long_run={long_run}, few_documents={few_documents}, examples={examples}: they are at least 2, 1 and 0")
+        raise ValueError(
+            f"long_run={long_run}, few_documents={few_documents}, examples={examples}: they are at least 2, 1 and 0"
+        )
     told = tuple(kind for kind in KINDS if kind in kinds)
     look = _Look(vocabulary, words, long_run, few_documents, examples, allow_mismatch)
     told = tuple(kind for kind in told if kind not in look.untold)
@@ -187,10 +191,14 @@ def audit(
         ids = {one.id for one in found if one.id is not None and one.count}
         shown = sources(words, look.tokenizer, ids, examples)
         found = [
-            one._replace(examples=tuple(token_list.escaped(source.word) for source in shown[one.id])) if one.id in shown else one
+            one._replace(examples=tuple(token_list.escaped(source.word) for source in shown[one.id]))
+            if one.id in shown
+            else one
             for one in found
         ]
-    return Audit(artifacts.table_of(found, SCHEMA), vocabulary, told, None if words is None else dict(words.parameters), look.notes)
+    return Audit(
+        artifacts.table_of(found, SCHEMA), vocabulary, told, None if words is None else dict(words.parameters), look.notes
+    )
 
 
 class _Look:
@@ -231,7 +239,11 @@ class _Look:
         """The kinds that cannot be told, since the table does not count what they need."""
         if self.words is None:
             return set(OF_WORDS)
-        return {kind for kind, known in (("one_group", len(self.groups) > 1), ("few_documents", self.spread is not None)) if not known}
+        return {
+            kind
+            for kind, known in (("one_group", len(self.groups) > 1), ("few_documents", self.spread is not None))
+            if not known
+        }
 
     def findings(self, kind: str) -> Iterator[_Finding]:
         """Yield the findings of a kind, in any order."""

@@ -25,14 +25,20 @@ from beam_bpe.words import INT64_MAX, WordCounts
 KIND = "difference"
 SUMMARY_FILE = "difference.json"
 
-_COUNTS = [pa.field("tokens_a", pa.int64(), False), pa.field("tokens_b", pa.int64(), False), pa.field("difference", pa.int64(), False)]
+_COUNTS = [
+    pa.field("tokens_a", pa.int64(), False),
+    pa.field("tokens_b", pa.int64(), False),
+    pa.field("difference", pa.int64(), False),
+]
 TOKENS = pa.schema(
     [pa.field("token", pa.binary(), False)]
     + [pa.field(f"{what}_{side}", kind) for side in "ab" for what, kind in (("id", pa.uint32()), ("rank", pa.uint32()))]
     + [pa.field("shift", pa.int64())]
     + [pa.field(f"count_{side}", pa.int64()) for side in "ab"]
 )
-GROUPS = pa.schema([pa.field("group", pa.string()), *_COUNTS, pa.field("price_a", pa.float64()), pa.field("price_b", pa.float64())])
+GROUPS = pa.schema(
+    [pa.field("group", pa.string()), *_COUNTS, pa.field("price_a", pa.float64()), pa.field("price_b", pa.float64())]
+)
 WORDS = pa.schema([pa.field("word", pa.binary(), False), pa.field("count", pa.int64(), False), *_COUNTS])
 DOCUMENTS = pa.schema(
     [pa.field("source", pa.string(), False), pa.field("place", pa.int64()), pa.field("group", pa.string())]
@@ -108,7 +114,9 @@ class Difference:
         url = storage.join(folder, SUMMARY_FILE)
         if storage.exists(url):
             if not overwrite:
-                raise FileExistsError(f"{folder} already holds a comparison; choose another folder or overwrite it (overwrite=True)")
+                raise FileExistsError(
+                    f"{folder} already holds a comparison; choose another folder or overwrite it (overwrite=True)"
+                )
             storage.remove(url)
         header = {"kind": KIND, "fingerprints": [vocabulary.fingerprint for vocabulary in self.vocabularies]}
         tables = {"tokens": self.tokens, "groups": self.groups, "words": self.words, "documents": self.documents}
@@ -213,7 +221,9 @@ def _group_rows(counts: Sequence[tuple[str | None, int, int]], prices: tuple[flo
     rows = []
     for name, tokens_a, tokens_b in counts:
         if max(tokens_a, tokens_b) > INT64_MAX:
-            raise OverflowError(f"the text of {'all groups' if name is None else f'the group {name!r}'} has more than 2**63 - 1 tokens")
+            raise OverflowError(
+                f"the text of {'all groups' if name is None else f'the group {name!r}'} has more than 2**63 - 1 tokens"
+            )
         cost = (None, None) if prices is None else (tokens_a * prices[0] / 1e6, tokens_b * prices[1] / 1e6)
         rows.append((name, tokens_a, tokens_b, tokens_b - tokens_a, *cost))
     return artifacts.table_of(rows, GROUPS)
@@ -295,7 +305,9 @@ class DocumentChanges:
         counts: list[tuple[str | None, int, int]] = [(None, self._total[0], self._total[1])]
         if self._grouped:
             counts += [(name, a, b) for name, (a, b) in sorted(self._groups.items()) if a or b]
-        return replace(difference, groups=_group_rows(counts, prices), documents=artifacts.table_of(self._changed, DOCUMENTS))
+        return replace(
+            difference, groups=_group_rows(counts, prices), documents=artifacts.table_of(self._changed, DOCUMENTS)
+        )
 
 
 def compare_documents(

@@ -127,7 +127,9 @@ def _cut_by_text(vocabulary: Vocabulary, i: int, alone: bool) -> str | None:
     for before, behind in _contexts(text, vocabulary.pre_tokenizer.scanner is None):
         if _is_held(split(before + text + behind), before, text, alone, vocabulary.pre_tokenizer.gaps == "drop"):
             return None
-    return f"the pattern {vocabulary.pre_tokenizer.name} makes {_joined([word.encode() for word in words]) or 'nothing'} of it"
+    return (
+        f"the pattern {vocabulary.pre_tokenizer.name} makes {_joined([word.encode() for word in words]) or 'nothing'} of it"
+    )
 
 
 def _joined(parts: Sequence[bytes]) -> str:
@@ -159,7 +161,9 @@ def _is_held(words: Sequence[str], before: str, text: str, alone: bool, drops: b
 def _changed(vocabulary: Vocabulary, text: str) -> str | None:
     """Return what a normalizer makes of a token, if that is something else; spaces are not looked at."""
     normalizer = vocabulary.normalizer
-    if normalizer is None or any("white" in step or "dummy" in step or "sentencepiece" in step for step in steps_of(normalizer)):
+    if normalizer is None or any(
+        "white" in step or "dummy" in step or "sentencepiece" in step for step in steps_of(normalizer)
+    ):
         return None
     made = normalize(text, normalizer)
     return None if made.split() == text.split() else f"the normalizer makes {made!r} of it"

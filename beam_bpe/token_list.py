@@ -50,7 +50,9 @@ def unescaped(line: str) -> bytes:
             return bytes([int(escape[1], 16)])
         name = escape[2].decode("latin-1")
         if name not in _ESCAPES:
-            raise ValueError(f"{line!r} holds the escape \\{name}; those of a token are \\xNN, \\n, \\r, \\t, and \\\\ for a backslash")
+            raise ValueError(
+                f"{line!r} holds the escape \\{name}; those of a token are \\xNN, \\n, \\r, \\t, and \\\\ for a backslash"
+            )
         return _ESCAPES[name]
 
     return _ESCAPE.sub(meant, bytes_of(line))

@@ -11,7 +11,9 @@ from beam_bpe.normalize import normalize_documents
 
 SPACE = "\u2581"  # stands for a space in tokens of SentencePiece's kind
 
-_NAMES = "endoftext|endofprompt|im_start|im_end|im_sep|fim_prefix|fim_middle|fim_suffix|begin_of_text|end_of_turn|start_of_turn"
+_NAMES = (
+    "endoftext|endofprompt|im_start|im_end|im_sep|fim_prefix|fim_middle|fim_suffix|begin_of_text|end_of_turn|start_of_turn"
+)
 #: Texts that a model, or those who use it, take for special tokens.
 LOOKALIKE = re.compile(
     rf"<\|[^<>|\s]{{1,60}}\|>|</?s>|<(?:pad|unk|mask|bos|eos|sep|cls)>|\[(?:CLS|SEP|PAD|UNK|MASK|BOS|EOS|/?INST)\]|<</?SYS>>|{_NAMES}",
@@ -144,4 +146,9 @@ def differences(one: Folded, other: Folded) -> str:
 
 
 #: Kinds of findings that the text of a token tells, and what finds them.
-FINDERS: dict[str, Callable[[str], str | None]] = {"email": email, "url": url, "secret": secret, "special_lookalike": lookalike}
+FINDERS: dict[str, Callable[[str], str | None]] = {
+    "email": email,
+    "url": url,
+    "secret": secret,
+    "special_lookalike": lookalike,
+}

@@ -45,7 +45,9 @@ def of_pieces(*pieces: str, pattern: str = "whitespace", **options) -> Vocabular
                 merged.append(len(known) - 1)
     sides = (np.array(side, np.uint32) for side in (left, right))
     layout = Layout(tokens=tuple(known), merged=np.array(merged, np.uint32), **options)
-    return Vocabulary.imported(layout, format="test", pre_tokenizer=pre_tokenizer(pattern), **dict(zip(("left", "right"), sides)))
+    return Vocabulary.imported(
+        layout, format="test", pre_tokenizer=pre_tokenizer(pattern), **dict(zip(("left", "right"), sides))
+    )
 
 
 # ---- what is used, and where ---------------------------------------------------------------------
@@ -62,7 +64,9 @@ def test_unused():
 
 def test_one_group_and_few_documents():
     documents = ["low low est", "low", "low", "low", "low est", "glitch glitch glitch"]
-    words = WordCounts.from_documents(documents, pattern="whitespace", groups=["en", "en", "en", "en", "de", "en"], group_by="lang")
+    words = WordCounts.from_documents(
+        documents, pattern="whitespace", groups=["en", "en", "en", "en", "de", "en"], group_by="lang"
+    )
     found = audit(of_pieces("low", "est", "glitch"), words)
     assert ("glitch".encode(), "only in 'en'", 3, ["glitch"]) in rows(found, "one_group")
     assert tokens(found, "one_group") == [b"glitch"]
@@ -124,7 +128,9 @@ def test_halves_of_characters():
     made = of_pieces("low")
     layout = made.layout
     known = [*layout.tokens, begins, both, ends, b"\xff\xfe"]
-    made = Vocabulary.imported(Layout(tokens=tuple(known), merged=np.empty(0, np.uint32)), format="test", pre_tokenizer=pre_tokenizer("none"))
+    made = Vocabulary.imported(
+        Layout(tokens=tuple(known), merged=np.empty(0, np.uint32)), format="test", pre_tokenizer=pre_tokenizer("none")
+    )
     details = {token: detail for token, detail, *_ in rows(audit(made), "invalid_utf8")}
     assert details == {
         begins: "begins within a character",
@@ -145,7 +151,9 @@ def test_long_runs():
 
 def test_near_duplicates():
     found = audit(of_pieces("low", " low", "Low", " LOW", "ｌｏｗ", "--", "=="), kinds=["near_duplicate"])
-    whole = {token.decode(): detail for token, detail, *_ in rows(found, "near_duplicate") if len(token.decode().strip()) == 3}
+    whole = {
+        token.decode(): detail for token, detail, *_ in rows(found, "near_duplicate") if len(token.decode().strip()) == 3
+    }
     assert whole == {
         " low": "space: of 257 'low'",
         "Low": "case: of 257 'low'",
@@ -155,7 +163,9 @@ def test_near_duplicates():
 
 
 def test_texts_like_special_tokens_in_words():
-    words = WordCounts.from_mapping({"<|endoftext|>": 3, "a</s></s>": 2, "low": 9, "[inst]x": 1, "</s>": 0}, pre_tokenizer="whitespace")
+    words = WordCounts.from_mapping(
+        {"<|endoftext|>": 3, "a</s></s>": 2, "low": 9, "[inst]x": 1, "</s>": 0}, pre_tokenizer="whitespace"
+    )
     found = audit(of_pieces("low"), words)
     assert rows(found, "special_in_text") == [
         (b"</s>", "in 1 word", 4, ["a</s></s>"]),
@@ -178,14 +188,21 @@ def test_unreachable_by_merges_and_by_the_pattern():
     assert told[258] == "merges make 'a' + 'bc' of it" and {256, 257}.isdisjoint(told)
     assert told[259] == "the pattern gpt2 makes 'a' + ' b' of it" and told[260] == "the pattern gpt2 makes '1' + 'a' of it"
     # With ignore_merges a word that is a token is that token; what the pattern cuts is no word all the same.
-    whole = Vocabulary.imported(replace(layout, whole_pieces=True), format="test", pre_tokenizer=pre_tokenizer("gpt2"), left=left, right=right)
+    whole = Vocabulary.imported(
+        replace(layout, whole_pieces=True), format="test", pre_tokenizer=pre_tokenizer("gpt2"), left=left, right=right
+    )
     assert set(unreachable(whole)) == {259, 260}
     assert Tokenizer(whole).encode("abc") == [258]
 
 
 def test_what_is_whole_in_some_context_is_reachable():
     """Alone these are cut: white space that others follow, the beginning of a contraction."""
-    for piece, pattern, text in [("\n\n ", "cl100k", "\n\n \n"), (" I'", "o200k", " I'm"), ("  ", "gpt2", "   a"), ("'v", "gpt2", "'ve")]:
+    for piece, pattern, text in [
+        ("\n\n ", "cl100k", "\n\n \n"),
+        (" I'", "o200k", " I'm"),
+        ("  ", "gpt2", "   a"),
+        ("'v", "gpt2", "'ve"),
+    ]:
         vocabulary = of_pieces(piece, pattern=pattern)
         token = vocabulary.ids[piece.encode()]
         assert token in Tokenizer(vocabulary).encode(text) and token not in unreachable(vocabulary)
@@ -196,7 +213,10 @@ def test_merges_in_any_order_against_all_words(seed):
     """A token that is said to be unreachable is in no word at all; each of the others is in one."""
     source = random.Random(seed)
     for _ in range(12):
-        words = {"".join(source.choices("ab" if seed % 2 else "abc", k=source.randint(2, 6))): source.randint(1, 9) for _ in range(6)}
+        words = {
+            "".join(source.choices("ab" if seed % 2 else "abc", k=source.randint(2, 6))): source.randint(1, 9)
+            for _ in range(6)
+        }
         learned = train(words, 256 + 6, min_pair_count=1)
         order = source.sample(range(len(learned.left)), len(learned.left))
         layout = Layout(tokens=tuple(learned.tokens), merged=learned.merged[order])
@@ -205,7 +225,11 @@ def test_merges_in_any_order_against_all_words(seed):
         )
         tokenizer = Tokenizer(shuffled)
         longest = max(map(len, learned.tokens)) + 2
-        texts = ["".join(text) for n in range(1, min(longest, 7) + 1) for text in itertools.product("abc"[: 2 + (seed + 1) % 2], repeat=n)]
+        texts = [
+            "".join(text)
+            for n in range(1, min(longest, 7) + 1)
+            for text in itertools.product("abc"[: 2 + (seed + 1) % 2], repeat=n)
+        ]
         used = {i for ids in tokenizer.encode_batch(texts) for i in ids.tolist()} - set(range(256))
         assert used.isdisjoint(unreachable(shuffled))
         small = {i for i, token in enumerate(learned.tokens) if 1 < len(token) <= 7}
@@ -241,7 +265,9 @@ def test_learned_vocabularies_are_reachable():
 
 def test_scores():
     """A piece whose parts score higher together is never taken; SentencePiece's own Japanese model has one."""
-    words = WordCounts.from_mapping({"▁low": 50, "▁lower": 20, "▁newest": 60}, pre_tokenizer="metaspace", normalizer="metaspace")
+    words = WordCounts.from_mapping(
+        {"▁low": 50, "▁lower": 20, "▁newest": 60}, pre_tokenizer="metaspace", normalizer="metaspace"
+    )
     for algorithm in ("unigram", "sentencepiece-bpe"):
         vocabulary = train(words, 16, algorithm=algorithm)
         assert unreachable(vocabulary) == {}
@@ -334,7 +360,11 @@ def test_findings_are_a_table_that_any_engine_reads(tmp_path):
     table = pq.read_table(tmp_path / "audit" / "findings.parquet")
     assert table.schema.remove_metadata().equals(SCHEMA) and table.to_pylist() == found.findings.to_pylist()
     header = json.loads(table.schema.metadata[b"beam_bpe"])
-    assert header["counts"] == found.counts and header["kind"] == "audit" and header["fingerprint"] == found.vocabulary.fingerprint
+    assert (
+        header["counts"] == found.counts
+        and header["kind"] == "audit"
+        and header["fingerprint"] == found.vocabulary.fingerprint
+    )
     first = (tmp_path / "audit" / "findings.parquet").read_bytes()
     with pytest.raises(FileExistsError, match="already holds findings"):
         found.save(str(tmp_path / "audit"))
@@ -370,7 +400,9 @@ def test_what_is_wrong_is_told():
 @pytest.fixture
 def places(tmp_path):
     """Return (vocabulary, words) as folders."""
-    words = WordCounts.from_mapping({"low": 9, "lower": 5, "a@b.com": 5, "機器": 4, "aaaaaaaa": 3}, pre_tokenizer="whitespace")
+    words = WordCounts.from_mapping(
+        {"low": 9, "lower": 5, "a@b.com": 5, "機器": 4, "aaaaaaaa": 3}, pre_tokenizer="whitespace"
+    )
     words.write(str(tmp_path / "words"))
     train(words, 300).save(str(tmp_path / "vocabulary"))
     return str(tmp_path / "vocabulary"), str(tmp_path / "words")
@@ -422,7 +454,10 @@ def test_fail_on_what_needs_words(places, capsys):
 
 def test_a_terminal_without_unicode(places):
     vocabulary, words = places
-    for more in ({"PYTHONIOENCODING": "ascii"}, {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "TERM": "dumb"}):
+    for more in (
+        {"PYTHONIOENCODING": "ascii"},
+        {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "TERM": "dumb"},
+    ):
         done = subprocess.run(
             [sys.executable, "-m", "beam_bpe", "audit", "--vocabulary", vocabulary, "--words", words, "--most", "99"],
             env={**os.environ, **more}, capture_output=True, check=False,

@@ -51,7 +51,13 @@ def test_shared_and_alone_and_shifts():
     told = [(row["token"], row["rank_a"], row["rank_b"], row["shift"]) for row in learned]
     assert told == [(b"lo", 2, 1, -1), (b"low", 3, 2, -1), (b"es", 0, 0, 0)]
     summary = found.summary()
-    assert (summary["shared"], summary["only_a"], summary["only_b"], summary["moved"], summary["largest_shift"]) == (259, 1, 2, 2, 1)
+    assert (summary["shared"], summary["only_a"], summary["only_b"], summary["moved"], summary["largest_shift"]) == (
+        259,
+        1,
+        2,
+        2,
+        1,
+    )
     assert found.groups is None and found.words is None
 
 
@@ -147,7 +153,9 @@ def test_documents_that_change_most():
     whole = compare_documents(a, b, [("f", documents_of(texts, "strict", groups))], most=3)
     order = sorted(range(len(texts)), key=lambda d: (-abs(lengths[1][d] - lengths[0][d]), d))[:3]
     assert [row["beginning"] for row in whole.documents.to_pylist()] == [texts[d] for d in order]
-    assert [(row["tokens_a"], row["tokens_b"]) for row in whole.documents.to_pylist()] == [(lengths[0][d], lengths[1][d]) for d in order]
+    assert [(row["tokens_a"], row["tokens_b"]) for row in whole.documents.to_pylist()] == [
+        (lengths[0][d], lengths[1][d]) for d in order
+    ]
     rows = {row["group"]: (row["tokens_a"], row["tokens_b"]) for row in whole.groups.to_pylist()}
     assert rows[None] == (sum(lengths[0]), sum(lengths[1]))
     assert rows["y"] == tuple(lengths[side][2] + lengths[side][4] + lengths[side][5] for side in (0, 1))
@@ -184,7 +192,11 @@ def places(tmp_path, table):
     table.write(str(tmp_path / "words"))
     for name, size in (("a", 262), ("b", 300)):
         train(table.ungrouped(), size, min_pair_count=1).save(str(tmp_path / name))
-    lines = [{"text": "low lower newest", "lang": "en"}, {"text": "机器 学习 机器", "lang": "zh"}, {"text": "low", "lang": None}]
+    lines = [
+        {"text": "low lower newest", "lang": "en"},
+        {"text": "机器 学习 机器", "lang": "zh"},
+        {"text": "low", "lang": None},
+    ]
     (tmp_path / "c.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     return str(tmp_path / "a"), str(tmp_path / "b"), str(tmp_path / "words"), str(tmp_path / "c.jsonl")
 
@@ -193,7 +205,9 @@ def test_the_command_on_words(places, tmp_path, capsys):
     a, b, words, _ = places
     assert cli.main(["diff", a, b, "--words", words, "--price", "2.5", "--output", str(tmp_path / "out")]) == 0
     said = capsys.readouterr().out
-    assert "262 shared, 0 only in A" in said and "only in B" in said and "price A" in said and "words that change most" in said
+    assert (
+        "262 shared, 0 only in A" in said and "only in B" in said and "price A" in said and "words that change most" in said
+    )
     assert any(line.split()[:1] == ["zh"] for line in said.splitlines())
     assert cli.main(["diff", a, b, "--words", words, "--output", str(tmp_path / "out")]) == 1
     assert "already holds a comparison" in capsys.readouterr().err

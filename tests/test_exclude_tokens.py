@@ -123,7 +123,11 @@ def test_words_are_not_kept_whole():
 
 
 def test_what_is_there_from_the_start_cannot_be_excluded():
-    for options in ({"vocab_size": 300}, {"num_merges": 3, "unit": "character"}, {"num_merges": 3, "algorithm": "wordpiece"}):
+    for options in (
+        {"vocab_size": 300},
+        {"num_merges": 3, "unit": "character"},
+        {"num_merges": 3, "algorithm": "wordpiece"},
+    ):
         with pytest.raises(ValueError, match="exclude_tokens holds b'l', which is there before anything is learned"):
             train({"low": 3}, exclude_tokens=["l"], **options)
 
@@ -161,7 +165,9 @@ def test_a_list_is_read_as_it_was_written(tmp_path_factory, tokens):
     token_list.write(path, {"some\ttitle": tokens[::2], "others": tokens[1::2]})
     assert list(map(token_list.unescaped, token_list.read(path))) == sorted(set(tokens))
     with open(path, encoding="utf-8", newline="") as lines:
-        assert all(line.isprintable() and not line.endswith(" ") for line in lines.read().split("\n") if not line.startswith("#"))
+        assert all(
+            line.isprintable() and not line.endswith(" ") for line in lines.read().split("\n") if not line.startswith("#")
+        )
 
 
 def test_lists_that_people_write(tmp_path):
@@ -179,7 +185,15 @@ def test_lists_that_people_write(tmp_path):
 def test_the_command_takes_a_list(tmp_path, capsys):
     WordCounts.from_mapping({"low": 5, "lower": 2, "newest": 6}, pre_tokenizer="whitespace").write(str(tmp_path / "words"))
     (tmp_path / "list").write_text("# none of these\nes\nlow\n")
-    command = ["train", "--words", str(tmp_path / "words"), "--vocab-size", "262", "--exclude-tokens", str(tmp_path / "list")]
+    command = [
+        "train",
+        "--words",
+        str(tmp_path / "words"),
+        "--vocab-size",
+        "262",
+        "--exclude-tokens",
+        str(tmp_path / "list"),
+    ]
     assert cli.main([*command, "--output", str(tmp_path / "out")]) == 0
     tokens = set(pq.read_table(tmp_path / "out" / "vocabulary.parquet")["token"].to_pylist())
     assert not tokens & {b"es", b"low"} and b"st" in tokens

@@ -50,7 +50,13 @@ def test_tree_and_parts():
     assert [m.token for m in vocabulary.merges] == [b"es", b"est", b"lo", b"low", b"ew", b"new"]
     lineage = Lineage(vocabulary)
     new = vocabulary.ids[b"new"]
-    assert [(branch.depth, branch.token) for branch in lineage.tree(new)] == [(0, b"new"), (1, b"n"), (1, b"ew"), (2, b"e"), (2, b"w")]
+    assert [(branch.depth, branch.token) for branch in lineage.tree(new)] == [
+        (0, b"new"),
+        (1, b"n"),
+        (1, b"ew"),
+        (2, b"e"),
+        (2, b"w"),
+    ]
     assert [merge.token for merge in lineage.made_of(vocabulary.ids[b"e"])] == [b"es", b"ew"]
     assert lineage.merge_of(vocabulary.ids[b"e"]) is None and lineage.merge_of(new).count == 6
 
@@ -75,7 +81,14 @@ def test_a_tree_as_deep_as_its_token_is_long():
 def test_a_token_is_found_by_its_spelling():
     vocabulary = train({" low": 9, "low": 9, " est": 9, "機": 3}, 267, special_tokens=["<|end|>"])
     assert find_token(vocabulary, "<|end|>") == vocabulary.special_ids["<|end|>"]
-    for text, token in (("low", b"low"), (" low", b" low"), ("\\x20low", b" low"), ("機", "機".encode()), ("\\xe6", b"\xe6"), ("est", b" est")):
+    for text, token in (
+        ("low", b"low"),
+        (" low", b" low"),
+        ("\\x20low", b" low"),
+        ("機", "機".encode()),
+        ("\\xe6", b"\xe6"),
+        ("est", b" est"),
+    ):
         assert find_token(vocabulary, text) == vocabulary.ids[token]
     assert find_token(vocabulary, f"id:{vocabulary.ids[b'low']}") == vocabulary.ids[b"low"]
     pieces = train(LOW, 40, algorithm="wordpiece")
@@ -93,7 +106,9 @@ def test_a_token_is_found_by_its_spelling():
 
 @settings(deadline=None, max_examples=40)
 @given(
-    st.dictionaries(st.text("abc", min_size=1, max_size=9), st.integers(0, 5), min_size=1, max_size=20), st.integers(0, 12), st.integers(1, 4)
+    st.dictionaries(st.text("abc", min_size=1, max_size=9), st.integers(0, 5), min_size=1, max_size=20),
+    st.integers(0, 12),
+    st.integers(1, 4),
 )
 def test_sources_as_counted_one_by_one(words, merges, most):
     counts = WordCounts.from_mapping(words)
@@ -127,14 +142,23 @@ def test_show_a_token(places, said):
     lines = said("show", "est", "--vocabulary", vocabulary, "--words", words).splitlines()
     assert lines[:3] == ["token       'est', id 257", "bytes       3: 65 73 74", "text        'est', 3 characters"]
     assert "merge       rank 1: 'es' + 't', counted 9 times, 9 replaced" in lines
-    assert lines[4:9] == ["made of     'est'  rank 1", "              'es'  rank 0", "                'e'", "                's'", "              't'"]
+    assert lines[4:9] == [
+        "made of     'est'  rank 1",
+        "              'es'  rank 0",
+        "                'e'",
+        "                's'",
+        "              't'",
+    ]
     at = lines.index("by source")
     assert lines[at + 1].split() == ["9", "100.0%", "'b'"]
-    assert [line.split() for line in lines[lines.index("in words") + 1 :]] == [["6", "66.7%", "'newest'"], ["3", "33.3%", "'widest'"]]
+    assert [line.split() for line in lines[lines.index("in words") + 1 :]] == [
+        ["6", "66.7%", "'newest'"],
+        ["3", "33.3%", "'widest'"],
+    ]
 
 
 def test_a_part_of_larger_tokens_comes_from_where_it_was_merged(places, said):
-    """"es" is in no word any more, since all of them became "est"; yet it comes from newest and widest."""
+    """ "es" is in no word any more, since all of them became "est"; yet it comes from newest and widest."""
     vocabulary, words = places
     told = said("show", "es", "--vocabulary", vocabulary, "--words", words)
     assert "used        0 times" in told and "9 occurrences when it was merged" in told and "'newest'" in told
@@ -155,7 +179,13 @@ def test_shares_and_what_is_left(places, said):
     vocabulary, words = places
     told = said("show", "e", "--vocabulary", vocabulary, "--words", words, "--most", "1").splitlines()
     at = told.index("in words")
-    assert told[at + 1].split() == ["12", "70.6%", "'newest'"] and told[at + 2].split() == ["5", "29.4%", "in", "other", "words"]
+    assert told[at + 1].split() == ["12", "70.6%", "'newest'"] and told[at + 2].split() == [
+        "5",
+        "29.4%",
+        "in",
+        "other",
+        "words",
+    ]
     assert "  1 more groups" in told
 
 
@@ -196,7 +226,9 @@ STEP = "Tokenization is the first step of every language model."
 @pytest.fixture(scope="module")
 def published(shared) -> list[str]:
     """Return the options that name three published vocabularies."""
-    return [word for name in ("r50k", "cl100k", "o200k") for word in ("-v", str(shared / "reference" / f"{name}_base.tiktoken"))]
+    return [
+        word for name in ("r50k", "cl100k", "o200k") for word in ("-v", str(shared / "reference" / f"{name}_base.tiktoken"))
+    ]
 
 
 def tiktoken_of(path: str):
@@ -240,7 +272,11 @@ def test_pieces_and_then_the_table(places, said):
     vocabulary, _ = places
     told = said("tokens", "lowest", "newest", "-v", vocabulary)
     assert told.count(vocabulary) == 2 and "low|est" in told
-    assert told.splitlines()[-3:] == ["byte  character  trigram  vocabulary", "   6          6        4           2  lowest", "   6          6        4           3  newest"]
+    assert told.splitlines()[-3:] == [
+        "byte  character  trigram  vocabulary",
+        "   6          6        4           2  lowest",
+        "   6          6        4           3  newest",
+    ]
     assert "trigram" not in said("tokens", "lowest", "-v", vocabulary)
     assert said("tokens", "lowest", "low", "-v", vocabulary, "--ids-only").count("\n") == 2
     assert cli.main(["tokens", "x", "-v", vocabulary, "--ids-only", "--counts-only"]) == 2
@@ -262,7 +298,9 @@ def test_terminals_without_colour_or_unicode(places):
         ["show", vocabulary],
         ["measure", "--words", words, "--vocabulary", vocabulary],
     ):
-        done = subprocess.run([sys.executable, "-m", "beam_bpe", *command], env=environment, capture_output=True, check=False)
+        done = subprocess.run(
+            [sys.executable, "-m", "beam_bpe", *command], env=environment, capture_output=True, check=False
+        )
         assert done.returncode == 0 and done.stderr == b"" and done.stdout.isascii() and b"\x1b" not in done.stdout, command
 
 

@@ -51,7 +51,9 @@ def add(added: Any) -> dict[str, Parser]:
         help=f"exit with 1 if there are more than N (0) findings of the kind: any, {', '.join(KINDS)}; repeatable",
     )
     group.add_argument("--long-run", type=int, default=RUN, metavar="N", help=f"N times one character is a long run ({RUN})")
-    group.add_argument("--few-documents", type=int, default=FEW_DOCUMENTS, metavar="N", help=f"N documents are few ({FEW_DOCUMENTS})")
+    group.add_argument(
+        "--few-documents", type=int, default=FEW_DOCUMENTS, metavar="N", help=f"N documents are few ({FEW_DOCUMENTS})"
+    )
     group.add_argument("--most", type=int, default=4, metavar="N", help="examples of each kind on the terminal (4)")
     group.add_argument("-o", "--output", metavar="FOLDER", help=f"where the findings go, as {FINDINGS_FILE}")
     group.add_argument(
@@ -121,7 +123,14 @@ def summary(found: Audit, kinds: Sequence[str], most: int) -> list[str]:
     rows = [["kind", "findings", "", "examples"]]
     for kind, number in found.counts.items():
         some = found.of_kind(kind).slice(0, most)["token"].to_pylist()
-        rows.append([kind, f"{number:,}", _TOLD[kind], " ".join(f"'{console.shortened(token_list.escaped(one), 24)}'" for one in some)])
+        rows.append(
+            [
+                kind,
+                f"{number:,}",
+                _TOLD[kind],
+                " ".join(f"'{console.shortened(token_list.escaped(one), 24)}'" for one in some),
+            ]
+        )
     missing = [kind for kind in OF_WORDS if kind in kinds and kind not in found.counts]
     lines = console.aligned(rows, left=(0, 2, 3))
     return lines + ([f"not told by the table: {', '.join(missing)}"] if found.words is not None and missing else [])

@@ -29,13 +29,20 @@ _WIDTH = 40
 def add(added: Any) -> dict[str, Parser]:
     """Add the parser of the command and return it by name."""
     parser: Parser = added.add_parser("diff", help="compare two vocabularies", allow_abbrev=False, description=_HELP)
-    parser.add_argument("vocabulary", nargs=2, metavar="VOCABULARY", help="two vocabularies, A and B, of any format; paths or URLs")
+    parser.add_argument(
+        "vocabulary", nargs=2, metavar="VOCABULARY", help="two vocabularies, A and B, of any format; paths or URLs"
+    )
     parser.add_argument("inputs", nargs="*", metavar="INPUT", help="a file, glob, folder or URL")
     add_words(parser, "to compare on")
     group = parser.add_argument_group("comparing")
     group.add_argument("--group-by", metavar="COLUMN", help="tell apart what differs in this column, or field of JSON lines")
     group.add_argument(
-        "--price", type=float, action="append", default=[], metavar="PRICE", help="of a million tokens; given twice, of A's and of B's"
+        "--price",
+        type=float,
+        action="append",
+        default=[],
+        metavar="PRICE",
+        help="of a million tokens; given twice, of A's and of B's",
     )
     group.add_argument("--most", type=int, default=10, metavar="N", help="rows of each list on the terminal (10)")
     group.add_argument("--json", action="store_true", help="print a JSON object instead of tables")
@@ -117,7 +124,9 @@ def told(found: Difference, most: int) -> list[str]:
     if len(shifts):
         some = shared.slice(0, most).to_pylist()
         largest = " ".join(f"{_token(row['token'])} {row['shift']:+,}" for row in some if row["shift"])
-        lines.append(f"{'ranks':<11} {np.count_nonzero(shifts):,} of {len(shifts):,} shifted, by {int(np.median(shifts)):,} in the middle")
+        lines.append(
+            f"{'ranks':<11} {np.count_nonzero(shifts):,} of {len(shifts):,} shifted, by {int(np.median(shifts)):,} in the middle"
+        )
         if largest:
             lines.append(f"{'most':<11} {largest}")
     if found.groups is not None:

@@ -19,7 +19,9 @@ def add_words(parser: Parser, told: str, *, required: bool = False) -> None:
         "--words", nargs="+", required=required, metavar="TABLE", help=f"folders of words that count made, {told}"
     )
     parser.add_argument(
-        "--allow-mismatch", action="store_true", help="go on where words were cut in another way than the vocabulary cuts, and note it"
+        "--allow-mismatch",
+        action="store_true",
+        help="go on where words were cut in another way than the vocabulary cuts, and note it",
     )
 
 

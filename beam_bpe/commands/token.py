@@ -34,7 +34,10 @@ def _told(vocabulary: Vocabulary, i: int, most: int) -> list[str]:
     data = decoded_tokens(vocabulary)[0][i]
     added = {token.id: token for token in vocabulary.added_tokens}
     spelled = added[i].text.encode() if i in added else vocabulary.tokens[i]
-    lines = [f"{'token':<11} {_quoted(spelled)}, id {i}", f"{'bytes':<11} {len(data)}: {console.shortened(data.hex(' '), 95)}"]
+    lines = [
+        f"{'token':<11} {_quoted(spelled)}, id {i}",
+        f"{'bytes':<11} {len(data)}: {console.shortened(data.hex(' '), 95)}",
+    ]
     try:
         text = data.decode()
         lines.append(f"{'text':<11} {_quoted(data)}, {len(text):,} character{'s' * (len(text) != 1)}")
@@ -63,7 +66,9 @@ def _told(vocabulary: Vocabulary, i: int, most: int) -> list[str]:
 def _parts(lineage: Lineage, i: int, most: int) -> list[str]:
     larger = lineage.made_of(i)
     some = " ".join(_quoted(merge.token) for merge in larger[:most])
-    told = f"{len(larger):,} merge{'s' * (len(larger) != 1)}: {some}{' ...' * (len(larger) > most)}" if larger else "no merge"
+    told = (
+        f"{len(larger):,} merge{'s' * (len(larger) != 1)}: {some}{' ...' * (len(larger) > most)}" if larger else "no merge"
+    )
     return [f"{'part of':<11} {told}"]
 
 

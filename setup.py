@@ -8,7 +8,7 @@ from pathlib import Path
 
 from setuptools import Extension, setup
 
-KERNELS = ("scan", "words", "merge", "encode", "normalize", "unigram")
+KERNELS = ("scan", "words", "merge", "encode", "normalize", "unigram", "statistics")
 HEADERS = sorted(str(path) for path in Path("cython_ext").glob("*.h"))
 
 setup(

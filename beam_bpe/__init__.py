@@ -11,11 +11,15 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from beam_bpe.artifacts import FormatError as FormatError
+    from beam_bpe.costs import CostModel as CostModel
+    from beam_bpe.curve import size_curve as size_curve
     from beam_bpe.learning import Learning as Learning
+    from beam_bpe.measuring import measure_words as measure_words
     from beam_bpe.model import Model as Model
     from beam_bpe.pretokenize import PATTERNS as PATTERNS
     from beam_bpe.pretokenize import PreTokenizer as PreTokenizer
     from beam_bpe.pretokenize import pre_tokenizer as pre_tokenizer
+    from beam_bpe.statistics import Statistics as Statistics
     from beam_bpe.stores import storage_options as storage_options
     from beam_bpe.tokenizer import StreamDecoder as StreamDecoder
     from beam_bpe.tokenizer import Tokenizer as Tokenizer
@@ -24,12 +28,16 @@ if TYPE_CHECKING:
     from beam_bpe.words import WordCounts as WordCounts
 
 _HOMES = {
+    "CostModel": "costs",
     "FormatError": "artifacts",
     "Learning": "learning",
+    "measure_words": "measuring",
     "Model": "model",
     "PATTERNS": "pretokenize",
     "PreTokenizer": "pretokenize",
     "pre_tokenizer": "pretokenize",
+    "size_curve": "curve",
+    "Statistics": "statistics",
     "storage_options": "stores",
     "StreamDecoder": "tokenizer",
     "Tokenizer": "tokenizer",
@@ -37,7 +45,7 @@ _HOMES = {
     "Vocabulary": "vocabulary",
     "WordCounts": "words",
 }
-_KERNELS = ("_encode", "_merge", "_normalize", "_scan", "_unigram", "_words")
+_KERNELS = ("_encode", "_merge", "_normalize", "_scan", "_statistics", "_unigram", "_words")
 __all__ = list(_HOMES)
 
 

@@ -76,6 +76,9 @@ class Encoder:
     def encode_told(
         self, data: Any, bounds: Any, pattern: int, most: int | None = None, width: int = 4
     ) -> tuple[bytes, bytes, int]: ...
+    def encode_words(
+        self, data: Any, bounds: Any, pattern: int, most: int | None = None, width: int = 4, unk: int | None = None
+    ) -> tuple[bytes, bytes, int, int, int]: ...
     def encode_dropout(
         self, data: Any, bounds: Any, pattern: int, dropout: float, seed: int, width: int = 4
     ) -> tuple[bytes, bytes]: ...

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import Any, Mapping
+from typing import Any, Mapping, Sequence
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -35,6 +35,12 @@ def canonical_json(value: Any) -> str:
 def digest(value: Any) -> str:
     """Return the SHA-256 of the canonical JSON of a value, in hexadecimal."""
     return hashlib.sha256(canonical_json(value).encode()).hexdigest()
+
+
+def table_of(rows: Sequence[Sequence[Any]], schema: pa.Schema) -> pa.Table:
+    """Return rows of values as a table of that schema."""
+    columns = zip(*rows) if rows else ((),) * len(schema)
+    return pa.table([pa.array(list(column), kind) for column, kind in zip(columns, schema.types)], schema=schema)
 
 
 def write_parquet(url: str, table: pa.Table, header: Mapping[str, Any]) -> None:

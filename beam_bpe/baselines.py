@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from beam_bpe import _statistics
+
 #: byte: every byte of UTF-8 is a token.
 #: character: every code point is one.
 #: trigram: every three neighbouring characters are one, as in SQLite's FTS5: a text of n has max(n - 2, 0). They span
@@ -38,10 +40,7 @@ def baseline_tokens(name: str, data: Any, bounds: np.ndarray) -> np.ndarray:
     sizes: np.ndarray = ends - starts
     if name == "byte":
         return sizes
-    # Every character has one byte that does not continue it.
-    leads = (np.frombuffer(data, np.uint8) & 0xC0) != 0x80
-    before = np.concatenate([np.zeros(1, np.int64), np.cumsum(leads, dtype=np.int64)])
-    characters: np.ndarray = before[ends] - before[starts]
+    characters = np.frombuffer(_statistics.count_characters(data, np.ascontiguousarray(bounds)), np.int64)
     return characters if name == "character" else np.maximum(characters - 2, 0)
 
 

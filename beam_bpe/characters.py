@@ -70,6 +70,7 @@ def learn_symbols(
             f"{len(initial) - len(alphabet.symbols):,} other tokens take {len(initial):,}: raise it, or leave out rare "
             "characters (limit_alphabet, character_coverage)"
         )
+    merging.check_excluded(learning.excluded, set(initial))
     loop, cells = load(
         rest,
         alphabet,
@@ -79,6 +80,7 @@ def learn_symbols(
         max_length=learning.max_token_length,
         tie_rule="greatest_bytes" if learning.tie_break == "lexicographic" else "lowest_ids",
         prefix=learning.model.continuing_subword_prefix or "",
+        excluded=learning.excluded,
     )
     # Each merge shortens a word, so there are fewer than cells.
     if learning.num_merges is not None:
@@ -102,6 +104,7 @@ def load(
     prefix: str = "",
     frequencies: np.ndarray | None = None,
     scripts: np.ndarray | None = None,
+    excluded: list[bytes] | None = None,
 ) -> tuple[_merge.MergeLoop, int]:
     """Return a merge loop that holds the words, and their symbols with one more for each word.
 
@@ -109,6 +112,7 @@ def load(
         initial: tokens that are there before any merge, the symbols of the alphabet at `alphabet.first`.
         frequencies: occurrences of the symbols, for merging by likelihood.
         scripts: of the symbols, where no merge is of two; as `_merge.MergeLoop` has them.
+        excluded: spellings that no merge makes.
     """
     counts = merging.distinct_counts(words) if len(words) else np.empty(0, np.int64)
     fixed, others = alphabet.first, len(initial) - alphabet.first - len(alphabet.symbols)
@@ -127,6 +131,7 @@ def load(
         fixed,
         frequencies,
         scripts,
+        excluded,
     )
     more = int(alphabet.end_of_word != _merge.NO_SYMBOL)
     cells = 0

@@ -10,7 +10,7 @@ import signal
 import sys
 import threading
 import time
-from typing import Any, Iterator, TextIO
+from typing import Any, Collection, Iterator, Sequence, TextIO
 
 from beam_bpe.causes import TRACEBACK, cause_in
 
@@ -161,6 +161,19 @@ def amount(number: int, unit: str) -> str:
     ('201.8 MB', '31,744 merges', '31,744 bytes')
     """
     return f"{number / 1e6:,.1f} MB" if unit == "bytes" and number >= 1e6 else f"{number:,} {unit}"
+
+
+def aligned(rows: Sequence[Sequence[str]], left: Collection[int] = (0,)) -> list[str]:
+    """Return rows of cells as lines: columns of a width, to the right but for those named.
+
+    >>> aligned([["", "tokens"], ["byte", "12"], ["trigram", "4"]])
+    ['         tokens', 'byte         12', 'trigram       4']
+    """
+    widths = [max(map(len, column)) for column in zip(*rows)]
+    return [
+        "  ".join(cell.ljust(width) if i in left else cell.rjust(width) for i, (cell, width) in enumerate(zip(row, widths))).rstrip()
+        for row in rows
+    ]
 
 
 def readable(token: bytes) -> str:

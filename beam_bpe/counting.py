@@ -4,13 +4,20 @@ from __future__ import annotations
 
 from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
 
 from beam_bpe import _words, progress
 from beam_bpe.documents import DocumentBatch
+from beam_bpe.grouping import GroupTables, add_group_totals, characters_of
 from beam_bpe.normalize import check_normalizer, normalize_documents, shown, steps_of
 from beam_bpe.pretokenize import PreTokenizer
 from beam_bpe.special import SpecialTokens
 from beam_bpe.words import add_totals
+
+
+_FOUND = ("words", "overlong_words", "overlong_bytes", "special_tokens")  # what counting finds, of `words.TOTALS`
 
 
 class WordCounter:
@@ -21,6 +28,7 @@ class WordCounter:
         documents: count also the documents that hold a word.  What stands between special tokens is a
             document of its own here.  One thread does it, since the pieces of a document belong together.
         threads: how many count; each fills a table of its own.
+        group_by: count apart what was read with this column of groups.
     """
 
     def __init__(
@@ -32,8 +40,10 @@ class WordCounter:
         documents: bool = False,
         threads: int = 1,
         normalizer: str | None = None,
+        group_by: str | None = None,
     ):
         check_normalizer(normalizer)
+        self._group_by = group_by
         self._normalizer = normalizer
         self._pre_tokenizer = pre_tokenizer
         self._specials = special_tokens
@@ -41,8 +51,8 @@ class WordCounter:
         self._documents = documents
         self._threads = 1 if documents else threads
         self._pool = ThreadPoolExecutor(self._threads, "beam_bpe count") if self._threads > 1 else None
-        self._tables: list[_words.WordTable] = []
-        self._free: list[_words.WordTable] = []  # tables that no thread is filling
+        self._tables: list[_words.WordTable | GroupTables] = []
+        self._free: list[_words.WordTable | GroupTables] = []  # tables that no thread is filling
         self._pending: deque[Future[dict[str, int]]] = deque()
         self._totals: dict[str, int] = {}
 
@@ -60,8 +70,8 @@ class WordCounter:
             self._totals = add_totals(self._totals, self._pending.popleft().result())
         self._pending.append(self._pool.submit(self._count, batch))
 
-    def finish(self, shards: int) -> tuple[list[tuple[int, bytes]], dict[str, int]]:
-        """Return (shard, packed and sorted words) pairs and the totals of all that was added.
+    def finish(self, shards: int) -> tuple[list[tuple[int, bytes]], dict[str, Any]]:
+        """Return (shard, packed and sorted words) pairs and the totals of all that was added, as they travel.
 
         A shard stands there once for each thread that had words of it.
         """
@@ -70,7 +80,10 @@ class WordCounter:
                 self._totals = add_totals(self._totals, self._pending.popleft().result())
             pack = self._pool.map if self._pool else map
             packed = [pair for pairs in pack(lambda table: table.pack(shards, ordered=True), self._tables) for pair in pairs]
-            return packed, self._totals
+            if self._group_by is None:
+                return packed, self._totals
+            groups = [tables.totals for tables in self._tables if isinstance(tables, GroupTables)]
+            return packed, {**self._totals, "groups": add_group_totals(*groups)}
         finally:
             self.close()
 
@@ -90,25 +103,40 @@ class WordCounter:
             )
         if self._documents and batch.split:
             raise ValueError("the documents of a word cannot be counted where documents are split: ReadDocuments(whole=True)")
+        if len(batch.bounds) and self._group_by != (by := None if batch.groups is None else batch.groups.by):
+            raise ValueError(
+                f"documents were read with group_by={by!r}, and are counted with {self._group_by!r}: give ReadDocuments and "
+                "CountWords the same"
+            )
         try:
             table = self._free.pop()
         except IndexError:
-            table = _words.WordTable(documents=self._documents)
+            documents = self._documents
+            table = _words.WordTable(documents=documents) if self._group_by is None else GroupTables(documents)
             self._tables.append(table)
-        bounds, cuts = self._specials.cut(batch.data, batch.bounds)
-        data, bounds = normalize_documents(batch.data, bounds, self._normalizer)
-        scanned = self._pre_tokenizer.count(
-            table, data, bounds, max_word_bytes=self._max_word_bytes, continues=batch.continues
-        )
+        if isinstance(table, GroupTables):
+            found = self._count_groups(table, batch)
+        else:
+            found = self._count_into(table, batch.data, batch.bounds, batch.continues)
         self._free.append(table)
-        progress.add(words=scanned.words)
-        found = {
-            "words": scanned.words,
-            "overlong_words": scanned.overlong_words,
-            "overlong_bytes": scanned.overlong_bytes,
-            "special_tokens": cuts,
-        }
+        progress.add(words=found["words"])
         return add_totals(batch.totals, found)
+
+    def _count_groups(self, tables: GroupTables, batch: DocumentBatch) -> dict[str, int]:
+        totals = dict.fromkeys(_FOUND, 0)
+        for group, data, bounds in batch.groups.split(batch.data, batch.bounds) if batch.groups else ():
+            found = self._count_into(tables[group], data, bounds)
+            read = {"documents": len(bounds) // 2, "bytes": len(data), "characters": characters_of(data)}
+            tables.add(group, {**read, **found})
+            for name in _FOUND:
+                totals[name] += found[name]
+        return totals
+
+    def _count_into(self, table: _words.WordTable, data: Any, bounds: np.ndarray, continues: bool = False) -> dict[str, int]:
+        bounds, cuts = self._specials.cut(data, bounds)
+        data, bounds = normalize_documents(data, bounds, self._normalizer)
+        scanned = self._pre_tokenizer.count(table, data, bounds, max_word_bytes=self._max_word_bytes, continues=continues)
+        return dict(zip(_FOUND, (scanned.words, scanned.overlong_words, scanned.overlong_bytes, cuts)))
 
 
 #: How the steps begin that make U+2581 of spaces.

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from beam_bpe import cutting
 from beam_bpe.compression import strip_compression
+from beam_bpe.grouping import Groups
 from beam_bpe.listing import SourceFile, expand
 from beam_bpe.normalize import check_normalizer
 from beam_bpe.pretokenize import PreTokenizer
@@ -65,6 +66,8 @@ class DocumentBatch:
         places: int64, where each document stands: the row of a table, or the offset of its first byte in the
             (uncompressed) file.  None unless `Reading.places`.
         columns: what was kept of each document beside its text; None unless `Reading.places`.
+        groups: the group of each document; None unless `Reading.group_by`.  The data are then the documents, one
+            behind the other.
     """
 
     data: Any
@@ -75,6 +78,7 @@ class DocumentBatch:
     split: bool = False
     places: np.ndarray | None = None
     columns: pa.RecordBatch | None = None
+    groups: Groups | None = None
 
 
 @dataclass(frozen=True)
@@ -99,6 +103,8 @@ class Reading:
         places: tell where each document stands, and keep its other columns.
         keep: names of the columns, or of the fields of JSON lines (as text), that are kept; None: all the
             other columns of a table, no fields.
+        group_by: the column, or the field of JSON lines, that tells the group of a document; None: they have none.
+            A null is the group "" (see `grouping`); a row or line without it is treated as one without text.
     """
 
     documents: str = "file"
@@ -114,6 +120,7 @@ class Reading:
     whole: bool = False
     places: bool = False
     keep: tuple[str, ...] | None = None
+    group_by: str | None = None
 
     def __post_init__(self) -> None:
         for name, value, allowed in (
@@ -167,12 +174,18 @@ def find_files(inputs: str | Sequence[str], reading: Reading) -> list[SourceFile
 
     Raises:
         FileNotFoundError: a path is missing, a glob matches nothing, a folder has no known file.
-        InputError: a file is one document, too large to be read whole, and cannot be cut.
+        InputError: a file is one document, too large to be read whole, and cannot be cut; or it is text, which has
+            no column to group by.
     """
     suffixes = FORMATS[reading.format] if reading.format != "auto" else tuple(s for all in FORMATS.values() for s in all)
     files = sorted(expand(inputs, suffixes), key=lambda file: (-file.size, file.url))
     for file in files:
         kind = reading.format_of(file.url)
+        if kind == "text" and reading.group_by is not None:
+            raise InputError(
+                f"{file.url} is read as text, which has no column {reading.group_by!r} to group by, nor any other: "
+                "JSON lines, Parquet and Arrow files have (format says what it is)"
+            )
         uncut = kind == "text" and isinstance(reading.cutter(kind), cutting.NoCutter)
         if uncut and file.size > LARGEST_UNCUT:
             raise InputError(

@@ -414,11 +414,11 @@ class EncoderWithUnused:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._encoder, name)
 
-    def encode_told(
-        self, data: Any, bounds: np.ndarray, pattern: int, most: int | None = None, width: int = 4
-    ) -> tuple[bytes, bytes, int]:
+    def encode_words(
+        self, data: Any, bounds: np.ndarray, pattern: int, most: int | None = None, width: int = 4, unk: int | None = None
+    ) -> tuple[bytes, bytes, int, int, int]:
         """As the kernel's."""
-        packed, packed_ends, told = self._encoder.encode_told(data, bounds, pattern, None, 4)
+        packed, packed_ends, overlong, words, kept = self._encoder.encode_words(data, bounds, pattern, None, 4, unk)
         documents = np.split(np.frombuffer(packed, np.uint32), np.frombuffer(packed_ends, np.int64)[:-1])
         for d, (ids, start, end) in enumerate(zip(documents, bounds[::2].tolist(), bounds[1::2].tolist())):
             if np.isin(ids, self._unused).any():
@@ -426,7 +426,7 @@ class EncoderWithUnused:
             documents[d] = documents[d][:most]
         joined = np.concatenate([*documents, np.empty(0, np.uint32)])
         ends = np.cumsum([len(ids) for ids in documents], dtype=np.int64)
-        return joined.astype(np.uint16 if width == 2 else np.uint32).tobytes(), ends.tobytes(), told
+        return joined.astype(np.uint16 if width == 2 else np.uint32).tobytes(), ends.tobytes(), overlong, words, kept
 
     def encode_list(self, data: bytes, pattern: int) -> list[int]:
         """As the kernel's."""
@@ -435,7 +435,7 @@ class EncoderWithUnused:
 
     def count(self, data: Any, bounds: np.ndarray, pattern: int) -> bytes:
         """As the kernel's."""
-        ends = np.frombuffer(self.encode_told(data, bounds, pattern)[1], np.int64)
+        ends = np.frombuffer(self.encode_words(data, bounds, pattern)[1], np.int64)
         return np.diff(ends, prepend=0).tobytes()
 
     def encode_dropout(self, *_: Any) -> Any:

@@ -9,6 +9,7 @@ from fractions import Fraction
 from numbers import Integral
 from typing import Any, Iterable, Mapping, Sequence
 
+from beam_bpe import token_list
 from beam_bpe.model import SCORED, Model, byte_token
 from beam_bpe.special import SpecialTokens
 
@@ -85,6 +86,8 @@ class Learning:
         min_pair_count: a pair with a lower count is not merged (a pair seen once saves nothing).
         max_token_length: in bytes, or characters without marks, inclusive; None for no limit.  With scores: for 16.
         tie_break: one of `TIE_BREAKS`; score="likelihood" has a rule of its own.
+        exclude_tokens: spellings that no merge makes, no piece has, and no word is kept whole as, written as `token_list`
+            has them (bytes as \\xNN).  A pair that would be spelled so is left as it is; larger tokens may hold that text.
         end_of_word: end-of-word suffix, such as "</w>"; None for none.
         attached: the suffix belongs to the symbol of the last character; otherwise it is a symbol of its own.
         character_coverage: the alphabet is the smallest number of most frequent characters (equal ones by code point)
@@ -127,6 +130,7 @@ class Learning:
     min_pair_count: int = 2
     max_token_length: int | None = None
     tie_break: str = "huggingface"
+    exclude_tokens: Sequence[str] = ()
     end_of_word: str | None = None
     attached: bool = False
     character_coverage: float | str | Fraction = 1
@@ -153,6 +157,7 @@ class Learning:
         if self.algorithm not in tuple(_UNKNOWN):
             raise ValueError(f"algorithm={self.algorithm!r}: choose one of {', '.join(_UNKNOWN)}")
         self._set(unit=self.unit or ("byte" if self.algorithm == "bpe" else "character"))
+        self._set(exclude_tokens=token_list.in_order(self.exclude_tokens))
         self._set(special_tokens=SpecialTokens(self.special_tokens).tokens)
         self._set(user_defined_symbols=_texts("user_defined_symbols", self.user_defined_symbols))
         for option, default in _DEFAULTS.items():
@@ -224,6 +229,11 @@ class Learning:
         return [*self.specials, *self.user_defined_symbols, *(map(byte_token, range(256)) if self.byte_fallback else ())]
 
     @property
+    def excluded(self) -> list[bytes]:
+        """The tokens that are not to be learned."""
+        return list(map(token_list.unescaped, self.exclude_tokens))
+
+    @property
     def merges(self) -> int | None:
         """Merges of a vocabulary of bytes, or num_merges; None where the alphabet decides."""
         if self.num_merges is not None or self.family != "bytes":
@@ -233,6 +243,8 @@ class Learning:
     def parameters(self) -> dict[str, Any]:
         """Return the options of the family, for the vocabulary's header (JSON)."""
         options: dict[str, Any] = {"vocab_size": self.vocab_size}
+        if self.exclude_tokens:
+            options["exclude_tokens"] = list(self.exclude_tokens)
         if self.family == "wordlevel":
             return {**options, "min_count": self.min_count}
         names = [name for name in _RECORDED if self.family in _FAMILIES[name]]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from typing import Any, Callable
+from typing import Any, Callable, Collection, Iterable
 
 import numpy as np
 
@@ -41,6 +41,16 @@ def distinct_counts(words: WordCounts) -> np.ndarray:
     if not len(counts):
         raise ValueError("there are no words to learn from")
     return counts[::-1].copy()
+
+
+def check_excluded(excluded: Iterable[bytes], initial: Collection[bytes]) -> None:
+    """Refuse to exclude a token that is there before any merge (ValueError)."""
+    for token in excluded:
+        if token in initial:
+            raise ValueError(
+                f"exclude_tokens holds {token!r}, which is there before anything is learned (a byte, a character, a special "
+                "token): leave it out of the list"
+            )
 
 
 def run(loop: Any, merges: int, progress: Progress | None, *, tokens: int = 0xFFFFFFFF) -> Merges:

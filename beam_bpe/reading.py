@@ -19,10 +19,12 @@ from beam_bpe.artifacts import FormatError
 from beam_bpe.compression import CorruptInputError
 from beam_bpe.cutting import REPLACEMENT
 from beam_bpe.documents import LARGEST_UNCUT, DocumentBatch, InputError, Reading, SourceRange
+from beam_bpe.grouping import Groups, group_name
 from beam_bpe.rejected import DeadLetters
 
 BOM = "\ufeff".encode()
 ARROW_ROWS = 4096  # rows decoded at a time from Parquet
+GROUPED_ROWS = 1 << 16  # where they have groups: each group of a batch costs some 20 us, however few its documents are
 
 
 def read_range(source: SourceRange, reading: Reading) -> Iterator[DocumentBatch]:
@@ -43,13 +45,14 @@ def repair(data: bytes) -> tuple[bytes, int]:
     return fixed, fixed.count(REPLACEMENT) - data.count(REPLACEMENT)
 
 
-def documents_of(texts: Iterable[str | bytes], errors: str) -> DocumentBatch:
-    """Return documents of a user's own collection as a batch.
+def documents_of(texts: Iterable[str | bytes], errors: str, groups: Groups | None = None) -> DocumentBatch:
+    """Return documents of a user's own collection, and their groups, as a batch.
 
     Raises:
         InputError: under errors="strict", for a document that is not UTF-8 or holds lone surrogates.
     """
     good: list[bytes] = []
+    aside: list[int] = []  # numbers of documents that are set aside
     totals = {"replaced_characters": 0, "skipped_documents": 0}
     for text in texts:
         data = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
@@ -57,7 +60,7 @@ def documents_of(texts: Iterable[str | bytes], errors: str) -> DocumentBatch:
             if errors == "strict":
                 raise InputError(f"a document is not valid UTF-8: {text[:80]!r}")
             if errors == "skip":
-                totals["skipped_documents"] += 1
+                aside.append(len(good) + len(aside))
                 continue
             if isinstance(text, str):
                 data, replaced = without_surrogates(text)
@@ -65,7 +68,10 @@ def documents_of(texts: Iterable[str | bytes], errors: str) -> DocumentBatch:
                 data, replaced = repair(data)
             totals["replaced_characters"] += replaced
         good.append(data)
-    return batch_of(good, totals)
+    batch = batch_of(good, {**totals, "skipped_documents": len(aside)})
+    if groups is None:
+        return batch
+    return replace(batch, groups=groups.take(np.delete(np.arange(len(groups.index)), aside)))
 
 
 def without_surrogates(text: str) -> tuple[bytes, int]:
@@ -243,7 +249,8 @@ class _Range:
             return None
         if not lines or _scan.invalid_utf8(piece) >= 0:
             return None
-        schema = pa.schema([(self.reading.field, pa.string())])
+        names = dict.fromkeys((self.reading.field, self.reading.group_by or self.reading.field))
+        schema = pa.schema([(name, pa.string()) for name in names])
         options = pyarrow.json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore")
         try:
             blocks = pyarrow.json.ReadOptions(use_threads=False, block_size=max(1 << 20, len(piece) + 1))
@@ -253,11 +260,18 @@ class _Range:
         column = table[self.reading.field].combine_chunks()
         if len(column) != len(lines) or column.null_count:
             return None
-        return _side_by_side(column.cast(pa.large_binary()))
+        batch = _side_by_side(column.cast(pa.large_binary()))
+        if batch is None or self.reading.group_by is None:
+            return batch
+        told = table[self.reading.group_by].combine_chunks()
+        if told.null_count:  # or missing
+            return None
+        return replace(batch, groups=Groups.of_column(self.reading.group_by, told))
 
     def _parsed_by_line(self, piece: bytes, offset: int) -> DocumentBatch:
         texts: list[bytes] = []
         places: list[int] = []
+        groups: list[str] = []
         kept: dict[str, list[str | None]] = {name: [] for name in self.reading.keep or ()}
         totals = {"replaced_characters": 0, "skipped_documents": 0, "null_documents": 0}
         bounds = np.frombuffer(_scan.line_bounds(piece), np.int64).tolist()
@@ -267,6 +281,8 @@ class _Range:
                 continue
             try:
                 text, replaced, record = self._text_of_line(line)
+                if text is not None and self.reading.group_by is not None:
+                    groups.append(self._group_of(record))
             except ValueError as error:
                 if self.reading.errors != "skip":
                     number = self._line_number(offset + start)
@@ -283,6 +299,8 @@ class _Range:
             for name, values in kept.items():
                 values.append(_field_as_text(record.get(name)))
         batch = batch_of(texts, totals)
+        if self.reading.group_by is not None:
+            batch = replace(batch, groups=Groups.of(self.reading.group_by, groups))
         if not self.reading.places:
             return batch
         columns = pa.RecordBatch.from_pydict({name: pa.array(values, pa.string()) for name, values in kept.items()})
@@ -306,6 +324,8 @@ class _Range:
             batch = self._parsed_at_once(decoded.encode())
             if batch is None:
                 raise ValueError("not JSON, or nested too deeply") from None
+            if batch.groups is not None:
+                return bytes(batch.data), replaced, {batch.groups.by: batch.groups.names[0]}
             return bytes(batch.data), replaced, {}
         name = self.reading.field
         if not isinstance(record, dict):
@@ -325,6 +345,16 @@ class _Range:
         data, lone = without_surrogates(text)
         return data, replaced + lone, record
 
+    def _group_of(self, record: dict[str, Any]) -> str:
+        """Return the group of a JSON line; ValueError if its field is missing or names none."""
+        name = self.reading.group_by
+        if name not in record:
+            raise ValueError(f"the object has no field {name!r} to group by; it has {', '.join(map(repr, record))}")
+        try:
+            return group_name(record[name])
+        except TypeError as error:
+            raise ValueError(f"the field {name!r} is {error}") from None
+
     def _line_number(self, offset: int) -> int:
         """Return the number (from 1) of the line that starts at an offset."""
         lines = 1
@@ -338,7 +368,7 @@ class _Range:
 
     def _parquet(self) -> Iterator[DocumentBatch]:
         with self._parquet_file() as file:
-            self._check_column(file.schema_arrow)
+            self._check_columns(file.schema_arrow)
             row = 0
             for number in range(file.num_row_groups):
                 group = file.metadata.row_group(number)
@@ -370,8 +400,11 @@ class _Range:
         group = file.metadata.row_group(number)
         chunks = [group.column(i) for i in range(group.num_columns)]
         size = sum(chunk.total_uncompressed_size for chunk in chunks if chunk.path_in_schema == self.reading.column)
-        rows = max(1, min(ARROW_ROWS, cutting.PIECE * group.num_rows // max(1, size)))
+        most = ARROW_ROWS if self.reading.group_by is None else GROUPED_ROWS
+        rows = max(1, min(most, cutting.PIECE * group.num_rows // max(1, size)))
         columns = [self.reading.column, *self._others(file.schema_arrow)]
+        if self.reading.group_by is not None and self.reading.group_by not in columns:
+            columns.append(self.reading.group_by)
         batches = file.iter_batches(rows, row_groups=[number], columns=columns, use_threads=False)
         try:
             yield from self._tables(batches, row)
@@ -397,22 +430,29 @@ class _Range:
                 if getattr(error, "errno", None):
                     raise
                 raise FormatError(f"{self.source.url} is not a whole Arrow file: {error}") from None
-            self._check_column(reader.schema)
+            self._check_columns(reader.schema)
             yield from self._tables(batches, 0)
 
-    def _check_column(self, schema: pa.Schema) -> None:
+    def _check_columns(self, schema: pa.Schema) -> None:
         name, url = self.reading.column, self.source.url
-        found = schema.get_all_field_indices(name)
-        if not found:
-            raise FormatError(f"{url} has no column {name!r}; it has {', '.join(schema.names) or 'none'}")
-        if len(found) > 1:
-            raise FormatError(f"{url} has {len(found)} columns {name!r}")
-        kind = schema.field(found[0]).type
+        kind = self._type_of(schema, name)
+        if self.reading.group_by is not None:
+            groups = self._type_of(schema, self.reading.group_by)
+            if pa.types.is_nested(groups):
+                raise FormatError(f"{url}: the column {self.reading.group_by!r} holds {groups}, which names no groups")
         if pa.types.is_dictionary(kind):
             kind = kind.value_type
         if not (pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_binary(kind)
                 or pa.types.is_large_binary(kind) or kind in (pa.string_view(), pa.binary_view())):
             raise FormatError(f"{url}: the column {name!r} holds {kind}, not text")
+
+    def _type_of(self, schema: pa.Schema, name: str) -> pa.DataType:
+        found = schema.get_all_field_indices(name)
+        if not found:
+            raise FormatError(f"{self.source.url} has no column {name!r}; it has {', '.join(schema.names) or 'none'}")
+        if len(found) > 1:
+            raise FormatError(f"{self.source.url} has {len(found)} columns {name!r}")
+        return schema.field(found[0]).type
 
     def _others(self, schema: pa.Schema) -> list[str]:
         """Return the names of the columns that are kept beside the text."""
@@ -432,19 +472,25 @@ class _Range:
             for table in batches:
                 others = self._others(table.schema)
                 column = table.column(self.reading.column)
-                yield self._from_column(column.cast(pa.large_binary()), row, table.select(others) if others else None)
+                groups = None
+                if self.reading.group_by is not None:
+                    groups = Groups.of_column(self.reading.group_by, table.column(self.reading.group_by))
+                kept = table.select(others) if others else None
+                yield self._from_column(column.cast(pa.large_binary()), row, kept, groups)
                 row += len(column)
         except (pa.ArrowInvalid, OSError) as error:
             if getattr(error, "errno", None):  # of the store, not of the data
                 raise
             raise FormatError(f"{self.source.url} is broken: {error}") from None
 
-    def _from_column(self, column: pa.Array, row: int, others: pa.RecordBatch | None) -> DocumentBatch:
+    def _from_column(
+        self, column: pa.Array, row: int, others: pa.RecordBatch | None, groups: Groups | None
+    ) -> DocumentBatch:
         """Return the documents of a large_binary column, whose first value stands in that row of the file."""
         batch = _side_by_side(column)
         if batch is not None:
             kept = np.flatnonzero(~np.asarray(column.is_null())) if column.null_count else np.arange(len(column))
-            return self._placed(batch, kept, row, others)
+            return self._placed(batch, kept, row, others, groups)
         texts = []
         rows = []
         totals = {"null_documents": column.null_count, "replaced_characters": 0, "skipped_documents": 0}
@@ -466,10 +512,14 @@ class _Range:
                 totals["replaced_characters"] += replaced
             texts.append(document)
             rows.append(number)
-        return self._placed(batch_of(texts, totals), np.array(rows, np.int64), row, others)
+        return self._placed(batch_of(texts, totals), np.array(rows, np.int64), row, others, groups)
 
-    def _placed(self, batch: DocumentBatch, kept: np.ndarray, row: int, others: pa.RecordBatch | None) -> DocumentBatch:
-        """Add the rows of the documents and their other columns, if they are wanted."""
+    def _placed(
+        self, batch: DocumentBatch, kept: np.ndarray, row: int, others: pa.RecordBatch | None, groups: Groups | None
+    ) -> DocumentBatch:
+        """Add the rows of the documents, their other columns and their groups, if they are wanted."""
+        if groups is not None:
+            batch = replace(batch, groups=groups.take(kept))
         if not self.reading.places:
             return batch
         if others is not None and len(kept) != others.num_rows:

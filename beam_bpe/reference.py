@@ -17,7 +17,7 @@ whole table, so nothing here is meant for a real corpus. It never stands in for 
 from __future__ import annotations
 
 from collections import Counter
-from typing import Callable, Iterable, Mapping, NamedTuple, Sequence
+from typing import Callable, Collection, Iterable, Mapping, NamedTuple, Sequence
 
 import regex
 
@@ -152,6 +152,7 @@ def learn(
     tie_break: str = "huggingface",
     min_pair_count: int = 1,
     max_token_length: int | None = None,
+    excluded: Collection[bytes] = (),
 ) -> Learned:
     """Learn merges from words and their counts: merge the most frequent pair, recount, repeat.
 
@@ -159,8 +160,8 @@ def learn(
     pairs with the highest count `huggingface` and `bytes` take the smallest (left id, right id),
     `lexicographic` the greatest (left bytes, right bytes), `first` the one first seen in the
     order of words, positions from left to right. A pair rarer than min_pair_count ends the
-    learning; a pair that would be longer than max_token_length bytes is never merged. Words that
-    count 0 are as if absent.
+    learning; a pair that would be longer than max_token_length bytes is never merged, nor is one
+    whose token would be excluded. Words that count 0 are as if absent.
 
     Raises OverflowError, naming the pair, when a pair counts more than 2**63 - 1.
 
@@ -192,6 +193,7 @@ def learn(
             (left, right): n
             for (left, right), n in counts.items()
             if max_token_length is None or len(tokens[left] + tokens[right]) <= max_token_length
+            if tokens[left] + tokens[right] not in excluded
         }
         check_counts(allowed, tokens)
         if not allowed:

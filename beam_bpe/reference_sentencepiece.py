@@ -20,7 +20,7 @@ from collections import Counter, defaultdict
 from contextlib import suppress
 from fractions import Fraction
 from functools import lru_cache
-from typing import Callable, Iterable, Iterator, Mapping, NamedTuple, Sequence
+from typing import Callable, Collection, Iterable, Iterator, Mapping, NamedTuple, Sequence
 
 SPACE = "\u2581"
 BOUNDARY = "\x1f"  # stands for a symbol in the text that is learned from; no piece holds it
@@ -147,6 +147,7 @@ def learn(
     split_digits: bool = False,
     scripts: Mapping[str, str] | None = None,
     split_by_number: bool = True,
+    excluded: Collection[str] = (),
 ) -> Learned:
     """Learn pieces by merging the most frequent pair of symbols, until there are `size` with the characters.
 
@@ -160,6 +161,7 @@ def learn(
         scripts: the Unicode script of each character, such as "HAN"; if they are given, no piece is of two, where
             Hiragana and Katakana are Han, and an inherited script is that of the character before.
         split_by_number: with scripts, a digit is of its own (Common); otherwise it goes with all.
+        excluded: pieces that are never made.
 
     Raises:
         ValueError: size has no room for the characters.
@@ -171,7 +173,7 @@ def learn(
     counts: list[int] = []
 
     def allowed(spelling: str) -> bool:
-        if len(spelling) > max_length or SPACE in spelling[1:] or split_digits and _DIGITS.search(spelling):
+        if spelling in excluded or len(spelling) > max_length or SPACE in spelling[1:] or split_digits and _DIGITS.search(spelling):
             return False
         return scripts is None or _is_of_one_script(spelling, scripts, split_by_number)
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from fractions import Fraction
-from typing import Callable, Iterable, Mapping
+from typing import Callable, Collection, Iterable, Mapping
 
 STEP = 2.0**256
 LN2_HIGH, LN2_LOW = float.fromhex("0x1.62e42fee00000p-1"), float.fromhex("0x1.a39ef35793c76p-33")
@@ -206,11 +206,13 @@ def learn_unigram(
     max_piece_length: int = 16,
     shrinking_factor: Fraction = Fraction("0.9"),
     sub_iterations: int = 2,
+    excluded: Collection[str] = (),
 ) -> list[tuple[str, float]]:
     """Return pieces with their scores, the highest first, as `unigram.learn_pieces`."""
     kept = sorted(set("".join(word for word, n in words.items() if n)) if characters is None else set(characters))
     segments = segments_of(words, kept)
     scores = seed_scores(segments, kept, seed_size, max_piece_length)
+    scores = {piece: score for piece, score in scores.items() if len(piece) == 1 or piece not in excluded}
     wanted = max(int(Fraction("1.1") * size), len(kept))
 
     def keep(values: Mapping[str, float], most: int) -> Scores:

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from beam_bpe.alphabet import count_characters, most_frequent, sums
 from beam_bpe.layout import AddedToken, Layout
 from beam_bpe.learning import SPACE, Learning
-from beam_bpe.merging import Merges, distinct_counts
+from beam_bpe.merging import Merges, check_excluded, distinct_counts
 from beam_bpe.vocabulary import Vocabulary
 from beam_bpe.words import INT64_MAX, WordCounts, word_schema
 
@@ -73,6 +73,7 @@ def prepare(words: WordCounts, learning: Learning) -> Material:
         )
     if not kept:
         raise ValueError("there are no words to learn from: they hold nothing but symbols and characters that are left out")
+    check_excluded(learning.excluded, {text.encode() for text in [*map(chr, kept), *learning.fixed]})
     return Material(words, kept, characters, characters - sum(counts[character] for character in kept), room)
 
 

@@ -50,6 +50,7 @@ def learn(words: WordCounts, learning: Learning, progress: Progress | None = Non
         max_length=learning.max_token_length,
         tie_rule="shortest",
         scripts=scripts_of(material.kept, learning.split_by_number) if learning.split_by_unicode_script else None,
+        excluded=learning.excluded,
     )
     wanted = material.room - first
     report = None if progress is None else lambda done, _, count: progress(done, wanted, count)

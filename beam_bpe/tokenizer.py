@@ -34,6 +34,8 @@ class Batch(NamedTuple):
         special: occurrences of special tokens that were encoded as such or dropped.
         unknown: occurrences of the model's unk_token.
         overlong: those of words that had more than max_input_chars_per_word characters.
+        words: occurrences of words, and
+        kept_words: of words kept whole, which are one token and not unknown; both are of no use where few ids are encoded.
     """
 
     ids: np.ndarray
@@ -41,6 +43,8 @@ class Batch(NamedTuple):
     special: int = 0
     unknown: int = 0
     overlong: int = 0
+    words: int = 0
+    kept_words: int = 0
 
     def split(self) -> list[np.ndarray]:
         """Return the ids of each document."""
@@ -390,6 +394,14 @@ class Tokenizer:
             ends = np.cumsum(lengths)
         return batch._replace(ids=ids.astype(np.uint16 if width == 2 else np.uint32), ends=ends)
 
+    def encode_words(self, data: Any, bounds: np.ndarray) -> Batch:
+        """Return the ids of words that were cut and normalized already, such as those of a table, side by side.
+
+        Args:
+            data, bounds: as those of `encode_documents`; each word is encoded alone.
+        """
+        return self._encode_pieces(data, np.ascontiguousarray(bounds, np.int64), _PIECES)
+
     def _check_documents(self, bounds: np.ndarray, size: int, most: int | None, width: int) -> None:
         if bounds.ndim != 1 or len(bounds) % 2:
             raise ValueError("bounds has a start and an end for each document")
@@ -413,10 +425,11 @@ class Tokenizer:
         return self._encode_pieces(data, np.ascontiguousarray(bounds), self._scanner, most, width)
 
     def _encode_pieces(self, data: Any, bounds: np.ndarray, scanner: int, most: int | None = None, width: int = 4) -> Batch:
-        packed, packed_ends, told = self._encoder.encode_told(data, bounds, scanner, most, width)
-        ids, ends = np.frombuffer(packed, np.uint16 if width == 2 else np.uint32), np.frombuffer(packed_ends, np.int64)
         unk = self.vocabulary.unk_id
-        return Batch(ids, ends, unknown=0 if unk is None else int(np.count_nonzero(ids == unk)), overlong=told)
+        packed, packed_ends, overlong, words, kept = self._encoder.encode_words(data, bounds, scanner, most, width, unk)
+        ids, ends = np.frombuffer(packed, np.uint16 if width == 2 else np.uint32), np.frombuffer(packed_ends, np.int64)
+        unknown = 0 if unk is None else int(np.count_nonzero(ids == unk))
+        return Batch(ids, ends, unknown=unknown, overlong=overlong, words=words, kept_words=kept)
 
     def _normal(self, data: bytes) -> bytes:
         """Return a text as the scanner takes it: normalized, and of a model of characters made valid."""
@@ -520,7 +533,7 @@ class Tokenizer:
         is_text[places] = False
         ids[places] = tokens[tokens >= 0]
         ids[is_text] = found.ids
-        return Batch(ids, ends[np.cumsum(np.array(items, np.int64))], special, found.unknown, found.overlong)
+        return found._replace(ids=ids, ends=ends[np.cumsum(np.array(items, np.int64))], special=special)
 
     def _pieces(self, data: bytes) -> list[bytes]:
         """Return the words of a text, which need not be UTF-8."""

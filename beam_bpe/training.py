@@ -64,6 +64,7 @@ def learn(
     """Learn what parameters that are checked already say; see `train`."""
     if not isinstance(words, WordCounts):
         words = WordCounts.from_mapping(words)
+    words = words.ungrouped()
     if learning.min_count > 1:
         words = words.prune(learning.min_count)
     for token, word in SpecialTokens(learning.special_tokens).occurring_in(words.table["word"]):
@@ -77,6 +78,7 @@ def learn(
 def _learn_bytes(words: WordCounts, learning: Learning, progress: Progress | None) -> Vocabulary:
     """Learn merges of bytes."""
     merges = learning.merges or 0
+    merging.check_excluded(learning.excluded, {bytes([byte]) for byte in range(256)})
     loop, cells = _load(words, learning)
     report = None if progress is None else lambda done, _, count: progress(done, merges, count)
     found = merging.run(loop, min(merges, cells), report)  # each merge shortens a word: there are fewer than cells
@@ -107,6 +109,7 @@ def _load(words: WordCounts, learning: Learning) -> tuple[_merge.MergeLoop, int]
         learning.min_pair_count,
         0xFFFFFFFF if learning.max_token_length is None else min(learning.max_token_length, 0xFFFFFFFF),
         _merge.TIE_RULES["greatest_bytes" if learning.tie_break == "lexicographic" else "lowest_ids"],
+        excluded=learning.excluded,
     )
     cells = 0
     for batch in words.batches():

@@ -67,6 +67,7 @@ def learn(words: WordCounts, learning: Learning, progress: Progress | None = Non
         max_piece_length=int(learning.max_token_length or 0),
         shrinking_factor=learning.shrinking_factor,
         sub_iterations=learning.sub_iterations,
+        excluded=[piece.decode("utf-8", "replace") for piece in learning.excluded],
         progress=progress,
     )
     spelled = [piece.encode() for piece in pieces.spellings]
@@ -82,6 +83,7 @@ def learn_pieces(
     max_piece_length: int = 16,
     shrinking_factor: float | str | Fraction = 0.9,
     sub_iterations: int = 2,
+    excluded: Iterable[str] = (),
     progress: Progress | None = None,
 ) -> Pieces:
     """Learn at most `size` pieces, single characters among them, and their scores.
@@ -96,6 +98,7 @@ def learn_pieces(
         shrinking_factor: share of the pieces that each pruning leaves.  Losses are estimated for one piece at a time, so
             small steps choose better: SentencePiece's 0.75 takes half the time, for some tokens more.
         sub_iterations: steps of expectation maximization before each pruning, and behind the last one.
+        excluded: pieces, of more than one character, that are left out from the start.
         progress: called after each step with (prunings so far, prunings foreseen, pieces).
 
     Raises:
@@ -125,6 +128,7 @@ def learn_pieces(
         )
     learner = _load(words, kept, max_piece_length)
     alive = seeds = learner.seed(seed_size)
+    learner.exclude(excluded)
     others, before_last = size - len(kept), max(int(SURPLUS * size) - len(kept), 0)
     rounds = 0
     while True:

@@ -17,7 +17,7 @@ def learn(words: WordCounts, learning: Learning, progress: Progress | None = Non
     distinct_counts(words)  # there are words
     _check_text(words)
     specials = learning.specials
-    taken = {token.encode() for token in specials}
+    taken = {*(token.encode() for token in specials), *learning.excluded}
     room = len(words) if learning.vocab_size is None else learning.vocab_size - len(specials)
     kept = [(word, n) for word, n in words.most_common(room + len(taken)) if n and word not in taken]
     known = [word for word, _ in kept[:room]]

@@ -36,7 +36,7 @@ def _most_frequent_words(words: WordCounts, learning: Learning, alphabet: Alphab
     """Return the words that are kept whole: the most frequent that are no token yet and that can be matched."""
     if not learning.seed_words:
         return []
-    taken = {token.encode() for token in [*learning.fixed, *alphabet.symbols]}
+    taken = {*(token.encode() for token in [*learning.fixed, *alphabet.symbols]), *learning.excluded}
     most = learning.max_input_chars_per_word
     kept: list[bytes] = []
     wanted = 2 * learning.seed_words + 256

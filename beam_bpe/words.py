@@ -2,13 +2,17 @@
 
 Everything that is learned is a function of this table, so it is an artifact of its own: a folder of
 Parquet parts `part-00017-of-00064.parquet` (word: binary, count: int64, optionally documents: int64;
-sorted by word) that a `_manifest.json` makes whole.
+sorted by word) that a `_manifest.json` makes whole.  A table that was counted by group has a row for each word and
+group (group: dictionary of string; sorted by word, then group), the column that told the groups in its parameters
+(`group_by`), and what was counted of each group in its manifest (`groups`: `grouping.GROUP_TOTALS` by name).
 """
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import repeat, zip_longest
 from numbers import Integral
 from typing import Any, Iterable, Iterator, Mapping, Sequence
 
@@ -16,11 +20,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from beam_bpe import __version__, _words, artifacts, foreign, storage
+from beam_bpe import __version__, _words, artifacts, foreign, grouping, storage
 from beam_bpe.artifacts import FormatError
+from beam_bpe.grouping import GroupTables, add_group_totals
 from beam_bpe.normalize import check_normalizer, normalize_documents, normalizer_of, spec
 from beam_bpe.pretokenize import DEFAULT_PATTERN, PreTokenizer, pre_tokenizer
 from beam_bpe.special import SpecialTokens
+from beam_bpe.word_rows import WordBatch, batches_of, exact_sums, first_rows, group_numbers, sums_by_group
 
 KIND = "words"
 INT64_MAX = 2**63 - 1
@@ -52,6 +58,12 @@ def add_totals(*several: Mapping[str, int]) -> dict[str, int]:
     return {name: sum(totals.get(name, 0) for totals in several) for name in TOTALS}
 
 
+def add_counted(*several: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the sums of totals as they travel: those of a table counted by group hold "groups", the totals of each."""
+    groups = [totals["groups"] for totals in several if "groups" in totals]
+    return {**add_totals(*several), **({"groups": add_group_totals(*groups)} if groups else {})}
+
+
 def check_alike(some: Mapping[str, Any], others: Mapping[str, Any]) -> None:
     """Refuse to sum words that were counted with different parameters (ValueError)."""
     names = [name for name in {**some, **others} if some.get(name) != others.get(name)]
@@ -60,27 +72,25 @@ def check_alike(some: Mapping[str, Any], others: Mapping[str, Any]) -> None:
         raise ValueError(f"words that were counted with different parameters cannot be summed: {told}")
 
 
-@dataclass(frozen=True)
-class WordBatch:
-    """Some rows of a table as the kernels read them: word i is data[offsets[i]:offsets[i + 1]]."""
-
-    data: np.ndarray  # uint8
-    offsets: np.ndarray  # int64, rows + 1
-    counts: np.ndarray  # int64
-    documents: np.ndarray | None = None  # int64
-
-
-def word_schema(documents: bool) -> pa.Schema:
+def word_schema(documents: bool, groups: bool = False) -> pa.Schema:
     """Return the schema of a part."""
     fields = [pa.field("word", pa.binary(), nullable=False), pa.field("count", pa.int64(), nullable=False)]
     if documents:
         fields.append(pa.field("documents", pa.int64(), nullable=False))
+    if groups:
+        fields.append(pa.field("group", pa.dictionary(pa.int32(), pa.string()), nullable=False))
     return pa.schema(fields)
 
 
 def unpack_table(packed: bytes | memoryview) -> tuple[int, int, pa.Table]:
-    """Return (shard, shards, table) of packed words."""
-    shard, shards, data, offsets, counts, documents = _words.unpack(packed)
+    """Return (shard, shards, table) of packed words, which may be those of groups."""
+    group = None
+    if grouping.is_grouped(packed):
+        names, tables = zip(*grouping.unpack_groups(packed))
+        shard, shards, data, offsets, counts, documents, rows_of = _words.interleave(list(tables))
+        group = pa.DictionaryArray.from_arrays(pa.array(np.frombuffer(rows_of, np.int32)), pa.array(names, pa.string()))
+    else:
+        shard, shards, data, offsets, counts, documents = _words.unpack(packed)
     bounds = np.frombuffer(offsets, np.int64)
     rows = len(bounds) - 1
     columns: list[pa.Array] = []
@@ -98,7 +108,9 @@ def unpack_table(packed: bytes | memoryview) -> tuple[int, int, pa.Table]:
     numbers = [counts] if documents is None else [counts, documents]
     for packed_numbers in numbers:
         columns.append(pa.chunked_array([pa.array(np.frombuffer(packed_numbers, np.int64))], pa.int64()))
-    return shard, shards, pa.table(columns, schema=word_schema(documents is not None))
+    if group is not None:
+        columns.append(pa.chunked_array([group]))
+    return shard, shards, pa.table(columns, schema=word_schema(documents is not None, group is not None))
 
 
 def part_name(shard: int, shards: int) -> str:
@@ -112,14 +124,19 @@ def shards_of(name: str) -> int:
 
 
 def write_part(folder: str, packed: bytes | memoryview, parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Write packed, sorted words as a part and return its line of the manifest."""
+    """Write packed, sorted words as a part and return its line of the manifest.
+
+    It tells the rows, the bytes of the distinct words and the sum of the counts; of groups also the distinct words.
+    """
     shard, shards, table = unpack_table(packed)
     name = part_name(shard, shards)
     artifacts.write_parquet(storage.join(folder, name), table, {"kind": KIND, "parameters": parameters})
+    distinct = table["word"].filter(pa.array(first_rows(table))) if "group" in table.column_names else table["word"]
     return {
         "name": name,
         "rows": table.num_rows,
-        "bytes": pc.sum(pc.binary_length(table["word"])).as_py() or 0,
+        **({"words": len(distinct)} if "group" in table.column_names else {}),
+        "bytes": pc.sum(pc.binary_length(distinct)).as_py() or 0,
         "occurrences": sum(pc.sum(chunk).as_py() for chunk in _small_sums(table["count"])),
     }
 
@@ -135,9 +152,12 @@ def _small_sums(counts: pa.ChunkedArray) -> Iterator[pa.Array]:
 
 
 def publish(
-    folder: str, parts: Iterable[Mapping[str, Any]], parameters: Mapping[str, Any], totals: Mapping[str, int]
+    folder: str, parts: Iterable[Mapping[str, Any]], parameters: Mapping[str, Any], totals: Mapping[str, Any]
 ) -> None:
     """Write the manifest of a folder whose parts all stand, then remove the parts it does not name.
+
+    Args:
+        totals: as they travel (see `add_counted`).
 
     Raises:
         LostWords: the parts do not hold the words that were counted; nothing is published.
@@ -161,6 +181,7 @@ def publish(
             "parameters_digest": artifacts.digest(parameters),
             "totals": add_totals(totals),
             "parts": ordered,
+            **({"groups": add_group_totals(totals.get("groups", {}))} if "group_by" in parameters else {}),
         },
     )
     named = {part["name"] for part in ordered}
@@ -206,14 +227,27 @@ def _is_ours(folder: str, name: str) -> bool:
 class WordCounts:
     """Distinct words with their counts, how they were made, and what was counted beside them.
 
+    Words that were counted by group have a row for each group that holds them; what is no matter of groups (learning,
+    `batches`, `most_common`, `to_dict`, `len`) takes their sums.
+
+    Attributes:
+        table: the rows, as in a part; the rows of a word stand together, and all groups are of one dictionary.
+        parameters: see `parameters_of`.
+        totals: `TOTALS` by name.
+        group_totals: `grouping.GROUP_TOTALS` of each group by name; empty if there are no groups.
+
     >>> words = WordCounts.from_documents(["low low", "lower"], pattern="whitespace")
     >>> words.to_dict()
     {b'low': 2, b'lower': 1}
+    >>> words = WordCounts.from_documents(["low low", "low bas", "bas"], pattern="whitespace", groups=["en", "fr", "fr"])
+    >>> words.groups, words.of_group("fr").to_dict(), words.ungrouped().to_dict()
+    (('en', 'fr'), {b'bas': 2, b'low': 1}, {b'bas': 2, b'low': 3})
     """
 
     table: pa.Table
     parameters: Mapping[str, Any] = field(default_factory=lambda: parameters_of("none"))
     totals: Mapping[str, int] = field(default_factory=dict)
+    group_totals: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
     # ---- making ----
 
@@ -252,14 +286,19 @@ class WordCounts:
         special_tokens: Sequence[str] = (),
         max_word_bytes: int = 1 << 24,
         normalizer: str | None = None,
+        groups: Iterable[Any] | None = None,
+        group_by: str = "group",
     ) -> WordCounts:
         """Count the words of documents in this process, without Beam.
 
         Args:
             normalizer: steps that what stands between special tokens goes through first (`beam_bpe.normalize`).
+            groups: the group of each document, which are counted apart; see `grouping.group_name`.
+            group_by: what the groups are, such as "language"; recorded.
 
         Raises:
             UnicodeDecodeError: a document of bytes is not UTF-8.
+            ValueError: there are more or fewer groups than documents.
 
         >>> WordCounts.from_documents(["Low, LÖW!"], pattern="bert", normalizer="bert").to_dict()
         {b'!': 1, b',': 1, b'low': 2}
@@ -268,35 +307,43 @@ class WordCounts:
         chosen = pre_tokenizer(pattern)
         specials = SpecialTokens(special_tokens)
         table = _words.WordTable()
+        tables = GroupTables()
         totals = dict.fromkeys(TOTALS, 0)
         if isinstance(documents, (str, bytes)):
             raise TypeError(f"documents is a collection of texts, not one: {documents[:60]!r}")
-        for document in documents:
+        for document, group in zip(documents, repeat(None)) if groups is None else _pairs(documents, groups):
             data = document.encode() if isinstance(document, str) else bytes(document)
             data.decode()
             bounds, cuts = specials.cut(data, np.array([0, len(data)], np.int64))
             text, bounds = normalize_documents(data, bounds, normalizer)
-            scanned = chosen.count(table, text, bounds, max_word_bytes=max_word_bytes)
-            totals = add_totals(
-                totals,
-                {
-                    "documents": 1,
-                    "bytes": len(data),
-                    "words": scanned.words,
-                    "overlong_words": scanned.overlong_words,
-                    "overlong_bytes": scanned.overlong_bytes,
-                    "special_tokens": cuts,
-                },
-            )
+            scanned = chosen.count(table if group is None else tables[group], text, bounds, max_word_bytes=max_word_bytes)
+            found = {
+                "documents": 1,
+                "bytes": len(data),
+                "words": scanned.words,
+                "overlong_words": scanned.overlong_words,
+                "overlong_bytes": scanned.overlong_bytes,
+                "special_tokens": cuts,
+            }
+            totals = add_totals(totals, found)
+            if group is not None:
+                tables.add(group, {**found, "characters": grouping.characters_of(data)})
+        if groups is not None:
+            parameters = parameters_of(chosen, special_tokens, max_word_bytes, normalizer, group_by)
+            return cls._from_native(tables, parameters, totals, tables.totals)
         return cls._from_native(table, parameters_of(chosen, special_tokens, max_word_bytes, normalizer), totals)
 
     @classmethod
     def _from_native(
-        cls, table: _words.WordTable, parameters: Mapping[str, Any], totals: Mapping[str, int]
+        cls,
+        table: _words.WordTable | GroupTables,
+        parameters: Mapping[str, Any],
+        totals: Mapping[str, int],
+        groups: Mapping[str, Mapping[str, int]] | None = None,
     ) -> WordCounts:
         packed = table.pack(1, ordered=True)
-        columns = unpack_table(packed[0][1])[2] if packed else word_schema(table.documents).empty_table()
-        return cls(columns, dict(parameters), add_totals(totals))
+        columns = unpack_table(packed[0][1])[2] if packed else word_schema(table.documents, groups is not None).empty_table()
+        return cls(columns, dict(parameters), add_totals(totals), add_group_totals(groups or {}))
 
     # ---- reading ----
 
@@ -310,7 +357,8 @@ class WordCounts:
         """
         manifest = artifacts.read_manifest(folder, KIND)
         tables = [read_part(storage.join(folder, part["name"]), part, manifest) for part in manifest["parts"]]
-        table = pa.concat_tables(tables) if tables else word_schema(False).empty_table()
+        grouped = "group_by" in manifest["parameters"]
+        table = pa.concat_tables(tables) if tables else word_schema(False, grouped).empty_table()
         totals = manifest["totals"]
         held = sum(part["occurrences"] for part in manifest["parts"]) + totals.get("pruned_occurrences", 0)
         if held != totals.get("words"):
@@ -318,7 +366,12 @@ class WordCounts:
                 f"{storage.join(folder, artifacts.MANIFEST)} says that {totals.get('words')} words were counted, but its "
                 f"parts hold {held}"
             )
-        return cls(table, manifest["parameters"], totals)
+        if not grouped:
+            return cls(table, manifest["parameters"], totals)
+        words = cls(table.unify_dictionaries(), manifest["parameters"], totals, groups_of_manifest(folder, manifest))
+        if strange := [group for group in words.groups if group not in words.group_totals]:
+            raise FormatError(f"{folder} holds words of the group {strange[0]!r:.80}, which its {artifacts.MANIFEST} does not name")
+        return words
 
     @classmethod
     def read_foreign(
@@ -387,7 +440,7 @@ class WordCounts:
     # ---- using ----
 
     def __len__(self) -> int:
-        return int(self.table.num_rows)
+        return int(np.count_nonzero(self._firsts)) if self.group_by is not None else int(self.table.num_rows)
 
     @property
     def occurrences(self) -> int:
@@ -404,37 +457,103 @@ class WordCounts:
         """The normalizer of the text that these are the words of."""
         return normalizer_of(self.parameters.get("normalizer"))
 
+    @property
+    def group_by(self) -> str | None:
+        """The column or field whose values are the groups; None if words were not counted by group."""
+        return self.parameters.get("group_by")
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """The names of the groups, in order of their bytes; those without words too."""
+        if self.group_by is None:
+            return ()
+        return tuple(sorted({*self.group_totals, *pc.unique(self.table["group"]).to_pylist()}))
+
+    def of_group(self, group: str) -> WordCounts:
+        """Return the words of one group; its totals are those of `group_totals`.
+
+        Raises:
+            KeyError: there is no such group.
+        """
+        if group not in self.groups:
+            few = ", ".join(map(repr, self.groups[:20])) or "none"
+            raise KeyError(f"there is no group {group!r}; there are {few}{', …' * (len(self.groups) > 20)}")
+        table = self.table.filter(pc.equal(self.table["group"], group)).drop_columns("group")
+        return WordCounts(table, _without_groups(self.parameters), dict(self.group_totals.get(group, {})))
+
+    def ungrouped(self) -> WordCounts:
+        """Return the sums over all groups, as if nothing had been told apart; self if nothing was.
+
+        A document is in one group, so that the documents of a word are summed too.
+
+        Raises:
+            OverflowError: a sum exceeds 2**63 - 1.
+        """
+        if self.group_by is None:
+            return self
+        words = self.table["word"].filter(pa.array(self._firsts))
+        columns = [words, *(self._summed(name, words) for name in self.table.column_names if name in ("count", "documents"))]
+        return WordCounts(
+            pa.table(columns, schema=word_schema(len(columns) > 2)), _without_groups(self.parameters), self.totals
+        )
+
+    def word_and_group(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return for each row (int64) that of its word in `ungrouped()` and (int32) the number of its group in `groups`."""
+        if self.group_by is None:
+            raise ValueError("the words were not counted by group")
+        return np.cumsum(self._firsts) - 1, group_numbers(self.table, self.groups)
+
+    @cached_property
+    def _firsts(self) -> np.ndarray:
+        return first_rows(self.table)
+
+    def _summed(self, name: str, words: pa.ChunkedArray) -> pa.Array:
+        """Return the sums of a column over the rows of each word."""
+        sums, over = exact_sums(self.table[name].to_numpy(), np.flatnonzero(self._firsts))
+        if over.any():
+            word = words[int(np.argmax(over))].as_py()
+            raise OverflowError(f"the {name} of {word[:60]!r} in all groups together exceeds 2**63 - 1")
+        return pa.array(sums)
+
     def most_common(self, n: int) -> list[tuple[bytes, int]]:
         """Return the n most frequent words with their counts; equal counts by the bytes of the words."""
         order = [("count", "descending"), ("word", "ascending")]
-        top = self.table.take(pc.select_k_unstable(self.table, k=min(n, len(self)), sort_keys=order))
+        table = self.ungrouped().table
+        top = table.take(pc.select_k_unstable(table, k=min(n, len(table)), sort_keys=order))
         return list(zip(top["word"].to_pylist(), top["count"].to_pylist()))
 
     def to_dict(self) -> dict[bytes, int]:
         """Return {word: count}; for small tables."""
-        return dict(zip(self.table["word"].to_pylist(), self.table["count"].to_pylist()))
+        table = self.ungrouped().table
+        return dict(zip(table["word"].to_pylist(), table["count"].to_pylist()))
 
     def batches(self) -> Iterator[WordBatch]:
-        """Yield the rows as the kernels read them, without copying the words."""
-        return batches_of(self.table)
+        """Yield the words and their counts as the kernels read them; without groups, without copying the words."""
+        return batches_of(self.ungrouped().table)
 
     def merge(self, *others: WordCounts) -> WordCounts:
         """Return the sum of tables whose words were made alike; documents are kept if all count them.
 
         Raises:
-            ValueError: they were counted with different parameters.
+            ValueError: they were counted with different parameters, or by different groups.
         """
         for other in others:
             check_alike(self.parameters, other.parameters)
         everything = (self, *others)
         documents = all("documents" in one.table.column_names for one in everything)
+        totals = add_totals(*(one.totals for one in everything))
+        if self.group_by is not None:
+            tables = GroupTables(documents)
+            for one in everything:
+                tables.add_table(one.table)
+            return self._from_native(tables, self.parameters, totals, add_group_totals(*(one.group_totals for one in everything)))
         native = _words.WordTable(documents=documents)
         for one in everything:
             for batch in one.batches():
                 native.add_columns(
                     batch.data, batch.offsets, batch.counts, batch.documents if documents else None
                 )
-        return self._from_native(native, self.parameters, add_totals(*(one.totals for one in everything)))
+        return self._from_native(native, self.parameters, totals)
 
     def weigh(self, factor: int) -> WordCounts:
         """Return the table with every count multiplied by a whole number."""
@@ -447,11 +566,20 @@ class WordCounts:
             raise OverflowError(f"a count times {factor} exceeds 2**63 - 1")
         counts = pc.multiply(self.table["count"], pa.scalar(factor, pa.int64()))
         table = self.table.set_column(1, self.table.schema.field("count"), counts)
-        weighed = {name: self.totals.get(name, 0) * factor for name in ("words", "pruned_occurrences")}
-        return WordCounts(table, self.parameters, {**self.totals, **weighed})
+        return WordCounts(
+            table,
+            self.parameters,
+            _weighed(self.totals, factor),
+            {group: _weighed(totals, factor) for group, totals in self.group_totals.items()},
+        )
 
     def prune(self, min_count: int) -> WordCounts:
-        """Return the table without the words that occur less than `min_count` times; totals tell how many."""
+        """Return the table without the words that occur less than `min_count` times; totals tell how many.
+
+        With groups it is the occurrences in all of them that count.
+        """
+        if self.group_by is not None:
+            return self._prune_groups(min_count)
         kept = self.table.filter(pc.greater_equal(self.table["count"], min_count))
         pruned = WordCounts(kept, self.parameters, self.totals)
         lost = {
@@ -460,15 +588,33 @@ class WordCounts:
         }
         return WordCounts(kept, self.parameters, add_totals(self.totals, lost))
 
+    def _prune_groups(self, min_count: int) -> WordCounts:
+        rows, groups = self.word_and_group()
+        whole = self.ungrouped()
+        rare = np.asarray(pc.less(whole.table["count"], min_count))
+        lost = rare[rows]
+        n = len(self.groups)
+        words = np.bincount(groups[lost], minlength=n).tolist()
+        occurrences = sums_by_group(self.table["count"].to_numpy()[lost], groups[lost], n)
+        totals = {"pruned_words": int(np.count_nonzero(rare)), "pruned_occurrences": sum(occurrences)}
+        of_groups = {
+            group: {"pruned_words": words[i], "pruned_occurrences": occurrences[i]} for i, group in enumerate(self.groups)
+        }
+        return WordCounts(
+            self.table.filter(pa.array(~lost)),
+            self.parameters,
+            add_totals(self.totals, totals),
+            add_group_totals(self.group_totals, of_groups),
+        )
+
     def write(self, folder: str, *, shards: int = 1, overwrite: bool = False) -> None:
         """Write the table as a folder of words."""
-        native = _words.WordTable(documents="documents" in self.table.column_names)
-        for batch in self.batches():
-            native.add_columns(batch.data, batch.offsets, batch.counts, batch.documents)
-        packed = native.pack(shards, ordered=True)
+        packed = pack_table(self.table, shards)
+        groups = {group: self.group_totals.get(group, {}) for group in self.groups}
+        totals = {"words": self.occurrences, **self.totals, "groups": groups}
         claim(folder, overwrite)
         parts = [write_part(folder, words, self.parameters) for _, words in packed]
-        publish(folder, parts, self.parameters, {"words": self.occurrences, **self.totals})
+        publish(folder, parts, self.parameters, totals)
 
 
 def parameters_of(
@@ -476,29 +622,57 @@ def parameters_of(
     special_tokens: Sequence[str] = (),
     max_word_bytes: int | None = None,
     normalizer: str | None = None,
+    group_by: str | None = None,
 ) -> dict[str, Any]:
-    """Return what defines the words of a table."""
-    parameters = {
+    """Return what defines the words of a table, and its groups if it has any."""
+    parameters: dict[str, Any] = {
         "pre_tokenizer": pre_tokenizer(chosen).spec(),
         "special_tokens": list(special_tokens),
         "max_word_bytes": max_word_bytes,
     }
-    return parameters if normalizer is None else {**parameters, "normalizer": spec(normalizer)}
+    if normalizer is not None:
+        parameters["normalizer"] = spec(normalizer)
+    if group_by is not None:
+        parameters["group_by"] = group_by
+    return parameters
 
 
-def batches_of(table: pa.Table) -> Iterator[WordBatch]:
-    """Yield the rows of a table with the columns word and count as the kernels read them."""
-    for batch in table.to_batches():
-        if not batch.num_rows:
-            continue
-        words = batch.column("word")
-        width = np.int64 if pa.types.is_large_binary(words.type) or pa.types.is_large_string(words.type) else np.int32
-        offsets = np.frombuffer(words.buffers()[1], width)[words.offset : words.offset + len(words) + 1]
-        data = np.frombuffer(words.buffers()[2], np.uint8) if words.buffers()[2] else np.empty(0, np.uint8)
-        documents = None
-        if "documents" in batch.schema.names:
-            documents = np.asarray(batch.column("documents"))
-        yield WordBatch(data, offsets.astype(np.int64), np.asarray(batch.column("count")), documents)
+def _without_groups(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in parameters.items() if name != "group_by"}
+
+
+def _weighed(totals: Mapping[str, int], factor: int) -> dict[str, int]:
+    return {**totals, **{name: totals.get(name, 0) * factor for name in ("words", "pruned_occurrences")}}
+
+
+def _pairs(documents: Iterable[str | bytes], groups: Iterable[Any]) -> Iterator[tuple[str | bytes, str]]:
+    """Yield each document with its group; ValueError if one has none, or no document."""
+    missing: Any = object()
+    for document, group in zip_longest(documents, groups, fillvalue=missing):
+        if document is missing or group is missing:
+            raise ValueError("there are not as many groups as documents")
+        yield document, grouping.group_name(group)
+
+
+def groups_of_manifest(folder: str, manifest: Mapping[str, Any]) -> dict[str, dict[str, int]]:
+    """Return what was counted of each group, as a manifest tells; FormatError if it does not."""
+    groups = manifest.get("groups")
+    if not isinstance(groups, dict) or not all(isinstance(totals, dict) for totals in groups.values()):
+        raise FormatError(f"{storage.join(folder, artifacts.MANIFEST)} has no totals of its groups")
+    return add_group_totals(groups)
+
+
+def pack_table(table: pa.Table, shards: int) -> list[tuple[int, bytes]]:
+    """Return (shard, packed words) for each shard that has words of a table, which may be counted by group."""
+    documents = "documents" in table.column_names
+    if "group" in table.column_names:
+        tables = GroupTables(documents)
+        tables.add_table(table)
+        return tables.pack(shards)
+    native = _words.WordTable(documents=documents)
+    for batch in batches_of(table):
+        native.add_columns(batch.data, batch.offsets, batch.counts, batch.documents)
+    return native.pack(shards, ordered=True)
 
 
 def read_part(url: str, part: Mapping[str, Any], manifest: Mapping[str, Any]) -> pa.Table:
@@ -506,19 +680,28 @@ def read_part(url: str, part: Mapping[str, Any], manifest: Mapping[str, Any]) ->
     table, header = artifacts.read_parquet(url, KIND)
     if header.get("parameters") != manifest["parameters"]:
         raise FormatError(f"{url} was made with other parameters than its manifest says")
-    expected = word_schema("documents" in table.column_names)
+    grouped = "group_by" in manifest["parameters"]
+    expected = word_schema("documents" in table.column_names, grouped)
     if not table.schema.remove_metadata().equals(expected):
         raise FormatError(f"{url} has the columns {table.schema.remove_metadata()}, not {expected}")
     if table.num_rows != part["rows"]:
         raise FormatError(f"{url} has {table.num_rows} rows, its manifest says {part['rows']}")
+    words = table
+    if grouped:
+        firsts = first_rows(table)
+        held = {group for chunk in table["group"].chunks for group in chunk.dictionary.to_pylist()}
+        numbers = group_numbers(table, sorted(held))
+        if (wrong := ~firsts[1:] & (np.diff(numbers) <= 0)).any():
+            raise FormatError(f"{url}: the groups of a word are not in order at row {int(np.argmax(wrong)) + 1}")
+        words = table.filter(pa.array(firsts))
     before = b""
-    for batch in batches_of(table):
+    for batch in batches_of(words):
         row = _words.first_unordered(batch.data, batch.offsets, before)
         if row >= 0:
             raise FormatError(f"{url}: the words are not in order at row {row} of a batch of {len(batch.counts)}")
-        if len(batch.counts) and int(batch.counts.min()) < 0:
-            raise FormatError(f"{url} holds a negative count")
         before = batch.data[batch.offsets[-2] : batch.offsets[-1]].tobytes()
+    if table.num_rows and pc.min(table["count"]).as_py() < 0:
+        raise FormatError(f"{url} holds a negative count")
     if sum(pc.sum(piece).as_py() for piece in _small_sums(table["count"])) != part["occurrences"]:
         raise FormatError(f"{url} does not count the {part['occurrences']} occurrences that its manifest says")
     return table

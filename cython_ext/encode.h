@@ -205,6 +205,7 @@ typedef struct {
     u64 documents;
     int pattern; /* < 0: each document is one piece */
     u64 most;    /* ids of a document */
+    u32 unk;     /* a word of this one id is not kept whole; NO_TOKEN: none is */
 } Batch;
 
 /* Whether the scanner reads nothing behind the data: it may take up to three bytes behind a character that
@@ -313,13 +314,15 @@ static inline int encode_document(const Model *m, Cache *c, const Batch *batch, 
                 __builtin_prefetch(&c->wide[wide_key(c, words[i].start, words[i].length, key)]);
             }
         }
+        c->told.words += n;
         for (size_t i = 0; i < n && out->n < stop; i++) {
             const u8 *p = words[i].start;
-            u64 length = words[i].length;
+            u64 length = words[i].length, before = out->n;
             int error = length <= SHORT_PIECE  ? encode_short(m, c, keys[i], p, length, out)
                         : length <= WIDE_PIECE ? encode_wide(m, c, p, length, limit, out)
                                                : encode_long(m, c, p, length, limit, stop, out);
             if (error < 0) return error;
+            c->told.kept += (out->n == before + 1) & (out->ids[out->n - (out->n > 0)] != batch->unk); /* no branch */
         }
         settle(out);
     }
@@ -331,7 +334,7 @@ static inline int encode_document(const Model *m, Cache *c, const Batch *batch, 
 static inline int encode_documents(const Model *m, Cache *c, const Batch *batch, i64 *ends, u64 *at) {
     c->out.n = c->out.counted = 0;
     c->out.counting = 0;
-    c->told.unmatched = c->told.overlong = 0;
+    memset(&c->told, 0, sizeof c->told);
     for (*at = 0; *at < batch->documents; ++*at) {
         int error = encode_document(m, c, batch, *at, &c->out);
         if (error) return error;
@@ -344,7 +347,7 @@ static inline int count_documents(const Model *m, Cache *c, const Batch *batch, 
     int error = 0;
     c->out.n = 0;
     c->out.counting = 1;
-    c->told.unmatched = c->told.overlong = 0;
+    memset(&c->told, 0, sizeof c->told);
     for (*at = 0; *at < batch->documents; ++*at) {
         c->out.counted = 0;
         if ((error = encode_document(m, c, batch, *at, &c->out))) break;

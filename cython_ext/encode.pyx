@@ -57,7 +57,7 @@ cdef extern from "encode.h" nogil:
         const Span *spans
         const uint8_t *spaces
     ctypedef struct Told:
-        uint64_t unmatched, overlong
+        uint64_t unmatched, overlong, words, kept
     ctypedef struct Ids:
         uint32_t *ids
         uint64_t n
@@ -71,6 +71,7 @@ cdef extern from "encode.h" nogil:
         uint64_t documents
         int pattern
         uint64_t most
+        uint32_t unk
     int model_init(Model *, uint32_t n_tokens, uint32_t n_merges, const uint8_t *tokens, const int64_t *starts,
                    const uint32_t *byte_ids, const uint32_t *left, const uint32_t *right, const uint32_t *merged,
                    const uint32_t *ranks, const uint8_t *whole, int longest)
@@ -491,6 +492,7 @@ cdef class Encoder:
         batch.documents = n
         batch.pattern = pattern
         batch.most = NO_LIMIT if most is None else min(most, 1 << 62)
+        batch.unk = NO_TOKEN
         return 0
 
     cdef int check_width(self, int width) except -1:
@@ -517,11 +519,26 @@ cdef class Encoder:
     def encode_told(self, const uint8_t[::1] data not None, const int64_t[::1] bounds not None, int pattern,
                     most=None, int width=4):
         """Encode as `encode` does and return (ids, ends, overlong): how many words were unk for being too long."""
+        return self.encode_words(data, bounds, pattern, most, width)[:3]
+
+    def encode_words(self, const uint8_t[::1] data not None, const int64_t[::1] bounds not None, int pattern,
+                     most=None, int width=4, unk=None):
+        """Encode as `encode` does and return (ids, ends, overlong, words, kept), numbers of words.
+
+        Args:
+            unk: the id of what is unknown, as which a word is not kept whole; None: there is none.
+
+        Returns:
+            overlong: words that were unk for being too long; words: all of them (pieces, without a pattern); kept: those
+            of one token that is not unk.  With `most` the last two are of no use.
+        """
         cdef Batch batch
         cdef uint64_t at = 0
         cdef int error = 0
         self.check_width(width)
         self.check_batch(data, bounds, pattern, most, &batch)
+        if unk is not None:
+            batch.unk = unk
         ends = PyBytes_FromStringAndSize(NULL, 8 * batch.documents)
         cdef int64_t *to = <int64_t *>PyBytes_AS_STRING(ends)
         cdef Cache cache = self.take_cache()
@@ -529,7 +546,8 @@ cdef class Encoder:
             with nogil:
                 error = encode_documents(&self.model, &cache.cache, &batch, to, &at)
             raise_error(error, at)
-            return packed(&cache.cache.out, width), ends, cache.cache.told.overlong
+            told = cache.cache.told
+            return packed(&cache.cache.out, width), ends, told.overlong, told.words, told.kept
         finally:
             self.give_back(cache)
 
@@ -607,6 +625,7 @@ cdef class Encoder:
         batch.documents = 1
         batch.pattern = pattern
         batch.most = NO_LIMIT
+        batch.unk = NO_TOKEN
         cache = self.take_cache()
         try:
             if batch.size < 1024:

@@ -45,6 +45,7 @@ typedef struct Pieces {
 
 typedef struct { /* words that became unk: what was left of them matched no piece; they were too long */
     u64 unmatched, overlong;
+    u64 words, kept; /* all words that were encoded into ids; those of one token, which is not unk */
 } Told;
 
 static inline u64 count_characters(const u8 *p, u64 n) {

@@ -40,6 +40,9 @@ cdef extern from "merge_loop.h" nogil:
         uint32_t *size
         int64_t min_count
         int tie_rule
+        const uint8_t **excluded
+        uint32_t *excluded_size
+        uint64_t excluded_slots
         int (*poll)(void *, uint64_t, int64_t) except -1 with gil
         void *context
         void *pairs
@@ -76,6 +79,7 @@ cdef extern from "merge_loop.h" nogil:
     void account(Loop *, uint64_t less, uint64_t more)
     void index_groups(Loop *)
     uint32_t enter_spellings(Loop *)
+    void exclude(Loop *, const uint8_t *, uint32_t size)
     uint64_t characters_of(const uint8_t *, const uint8_t *)
     int64_t count_word(const uint8_t *, const uint8_t *, int64_t, int64_t *)
     uint64_t fill_word(Loop *, const uint8_t *, const uint8_t *, const uint32_t *, uint32_t, uint32_t *, uint64_t)
@@ -120,19 +124,21 @@ cdef class MergeLoop:
             spelling.  None: the pair with the highest count, ties by tie_rule.
         scripts: a number for the script of each initial symbol (uint8); no merge is of two.  ANY_SCRIPT goes with all;
             SCRIPT_BEFORE is that of the symbol before, and any at the beginning.  It needs lengths.
+        excluded: spellings that no merge may make; the pair is left as it is.
     """
 
     cdef Loop loop
     cdef uint64_t *cursors       # cells of each group while measuring, then where its next word goes
     cdef uint64_t cells_size
     cdef object progress
+    cdef list excluded           # keeps its bytes, which the loop points to
     cdef double reported
     cdef int stage               # 0 measuring, 1 adding, 2 run
 
     def __cinit__(self, const int64_t[::1] counts not None, list spellings not None, int64_t min_pair_count=1,
                   uint32_t max_token_length=0xFFFFFFFF, int tie_rule=LOWEST_IDS, const uint32_t[::1] lengths=None,
                   bytes prefix=b"", uint32_t reserved=0, const int64_t[::1] frequencies=None,
-                  const uint8_t[::1] scripts=None):
+                  const uint8_t[::1] scripts=None, list excluded=None):
         cdef Loop *l = &self.loop
         cdef Py_ssize_t i, n = counts.shape[0]
         memset(l, 0, sizeof(Loop))
@@ -186,6 +192,8 @@ cdef class MergeLoop:
                 raise MemoryError("no memory for the merge loop")
             for i in range(len(spellings)):
                 l.first_script[i] = l.last_script[i] = scripts[i]
+        if excluded:
+            self.exclude(excluded)
         if n:
             memcpy(l.group_count, &counts[0], 8 * n)
         l.capacity = l.tokens
@@ -205,6 +213,22 @@ cdef class MergeLoop:
         memcpy(self.loop.spelling[i], PyBytes_AS_STRING(spelling), len(spelling))
         return 0
 
+    cdef int exclude(self, list spellings) except -1:
+        cdef Loop *l = &self.loop
+        cdef bytes spelling
+        self.excluded = spellings
+        l.excluded_slots = 16
+        while l.excluded_slots < 2 * <uint64_t>len(spellings):
+            l.excluded_slots *= 2
+        l.excluded = <const uint8_t **>calloc(l.excluded_slots, sizeof(void *))
+        l.excluded_size = <uint32_t *>malloc(4 * l.excluded_slots)
+        if l.excluded == NULL or l.excluded_size == NULL:
+            raise MemoryError("no memory for the merge loop")
+        account(l, 0, 12 * l.excluded_slots)
+        for spelling in spellings:
+            exclude(l, <const uint8_t *>PyBytes_AS_STRING(spelling), len(spelling))
+        return 0
+
     def __dealloc__(self):
         cdef Loop *l = &self.loop
         cdef uint32_t i
@@ -219,7 +243,8 @@ cdef class MergeLoop:
                   <size_t>l.merge_made, <size_t>l.merge_count, <size_t>l.merge_replaced, <size_t>self.cursors,
                   <size_t>l.size, <size_t>l.prefix, <size_t>l.used, <size_t>l.by_spelling, <size_t>l.frequency,
                   <size_t>l.first_of_left, <size_t>l.first_of_right, <size_t>l.links, <size_t>l.scored,
-                  <size_t>l.first_script, <size_t>l.last_script]:
+                  <size_t>l.first_script, <size_t>l.last_script,
+                  <size_t>l.excluded, <size_t>l.excluded_size]:
             free(<void *><size_t>p)
 
     cdef Py_ssize_t group_of(self, int64_t count) noexcept nogil:
@@ -412,7 +437,7 @@ cdef class MergeLoop:
         length, spelling, size = <size_t>l.length, <size_t>l.spelling, <size_t>l.size
         used, frequency = <size_t>l.used, <size_t>l.frequency
         cdef uint8_t *scripts
-        cdef uint64_t spelled = capacity if l.text or l.tie_rule != LOWEST_IDS else l.tokens + 1
+        cdef uint64_t spelled = capacity if l.text or l.tie_rule != LOWEST_IDS or l.excluded_slots else l.tokens + 1
         l.span = <uint32_t *>malloc(4 * capacity)
         l.length = <uint32_t *>malloc(4 * capacity)
         l.spelling = <uint8_t **>calloc(spelled, sizeof(void *))

@@ -210,6 +210,7 @@ static inline int begin_epoch(Loop *l, u32 wanted) {
     Census c;
     i64 highest = 0;
     const int renamed = l->twin != NO_TOKEN;
+    const i64 floor_before = renamed ? 0 : l->floor_count; /* no pair of that count is left, but of spellings that are forbidden */
     free_pairs(l);
     if (l->floor_count) { /* not the first epoch */
         u64 before = l->n_cells;
@@ -224,6 +225,8 @@ static inline int begin_epoch(Loop *l, u32 wanted) {
     if (!error) {
         map_free(l, &c.map);
         l->floor_count = choose_floor(l, &c, highest, wanted, renamed);
+        if (floor_before && l->floor_count > floor_before / 2)
+            l->floor_count = floor_before / 2 > l->min_count ? floor_before / 2 : l->min_count;
         error = record_pairs(l, &c);
     }
     if (!error && l->frequency) error = order_by_score(l);

@@ -174,7 +174,7 @@ static inline int any_pair(Loop *l) {
         if (l->cells[i] == SENTINEL) continue;
         u32 next = l->cells[i + l->span[l->cells[i]]];
         if (next == SENTINEL || !mergeable(l, l->cells[i], next)) continue;
-        int forbidden = l->reserved ? is_reserved(l, l->cells[i], next) : 0;
+        int forbidden = l->reserved || l->excluded_slots ? is_forbidden(l, l->cells[i], next) : 0;
         if (forbidden <= 0) return forbidden ? forbidden : 1;
     }
     return 0;
@@ -216,7 +216,7 @@ static inline int learn(Loop *l, u32 most, u32 most_tokens) {
         const i64 count = l->pairs[pair].count;
         int named = name_merge(l, a, b, &x);
         if (named < 0) return named;
-        if (named == RESERVED) {
+        if (named == FORBIDDEN) {
             l->pairs[pair].count = 0;
             forget_positions(l, &l->pairs[pair]);
             if (l->frequency && (error = rescore(l, a))) return error;

@@ -1,4 +1,5 @@
-/* The spellings of tokens, where they matter: for the tie rule of bytes, and where one can arise twice.
+/* The spellings of tokens, where they matter: for the tie rule of bytes, where some are excluded, and where one can arise
+ * twice.
  *
  * A spelling arises twice only when a word holds the text of a mark, such as </w> or ##.  The merge then makes the
  * token that is there already.  If that stands in cells, the merge is made with a new id, and an epoch begins in
@@ -10,7 +11,7 @@
 
 #include "merge_state.h"
 
-enum { RESERVED = 1 };
+enum { FORBIDDEN = 1 };
 
 static inline u64 hash_spelling(const u8 *spelling, u32 size) {
     u64 hash = 0xCBF29CE484222325ull;
@@ -36,6 +37,23 @@ static inline u32 enter_spellings(Loop *l) {
     return NO_TOKEN;
 }
 
+/* Whether no merge may make a spelling, since it was entered here. */
+static inline int is_excluded(const Loop *l, const u8 *spelling, u32 size) {
+    if (!l->excluded_slots) return 0;
+    u64 s = hash_spelling(spelling, size) & (l->excluded_slots - 1);
+    for (; l->excluded[s]; s = (s + 1) & (l->excluded_slots - 1))
+        if (l->excluded_size[s] == size && !memcmp(l->excluded[s], spelling, size)) return 1;
+    return 0;
+}
+
+/* Enter a spelling, which the caller keeps, into a table that has room. */
+static inline void exclude(Loop *l, const u8 *spelling, u32 size) {
+    u64 s = hash_spelling(spelling, size) & (l->excluded_slots - 1);
+    while (l->excluded[s]) s = (s + 1) & (l->excluded_slots - 1);
+    l->excluded[s] = spelling;
+    l->excluded_size[s] = size;
+}
+
 /* The spelling of the merge of (a, b), which the caller frees; NULL where memory does not suffice. */
 static inline u8 *spell(const Loop *l, u32 a, u32 b, u32 *size) {
     const u8 *right = l->spelling[b];
@@ -53,35 +71,40 @@ static inline u8 *spell(const Loop *l, u32 a, u32 b, u32 *size) {
     return spelling;
 }
 
-/* Whether the merge of (a, b) has a reserved spelling. */
-static inline int is_reserved(const Loop *l, u32 a, u32 b) {
-    u32 size;
+/* Whether the merge of (a, b) has a spelling that is reserved or excluded. */
+static inline int is_forbidden(const Loop *l, u32 a, u32 b) {
+    u32 size, id = 0;
     u8 *spelling = spell(l, a, b, &size);
     if (!spelling) return OUT_OF_MEMORY;
-    u32 found = *spelling_slot(l, spelling, size);
+    if (l->reserved) id = *spelling_slot(l, spelling, size);
+    int found = (id && id <= l->reserved) || is_excluded(l, spelling, size);
     free(spelling);
-    return found && found <= l->reserved;
+    return found;
 }
 
-/* Choose the id of the merge of (a, b), or return RESERVED.  Sets Loop.twin where the spelling is there already.
+/* Choose the id of the merge of (a, b), or return FORBIDDEN.  Sets Loop.twin where the spelling is there already.
  * A token that is there keeps its length: that of a symbol with a mark is not the sum of its parts'. */
 static inline int name_merge(Loop *l, u32 a, u32 b, u32 *x) {
     u64 length = (u64)l->length[a] + l->length[b];
     *x = l->tokens;
     l->length[*x] = length < UINT32_MAX ? (u32)length : UINT32_MAX;
     if (l->first_script) join_scripts(l, a, b, *x);
-    if (!l->text && l->tie_rule == LOWEST_IDS) {
+    if (!l->text && l->tie_rule == LOWEST_IDS && !l->excluded_slots) {
         l->tokens++;
         return 0;
     }
     u32 size;
     u8 *spelling = spell(l, a, b, &size);
     if (!spelling) return OUT_OF_MEMORY;
+    if (is_excluded(l, spelling, size)) {
+        free(spelling);
+        return FORBIDDEN;
+    }
     if (l->text) {
         u32 *slot = spelling_slot(l, spelling, size);
         if (*slot && (*slot <= l->reserved || !l->used[*slot - 1])) {
             free(spelling);
-            if (*slot <= l->reserved) return RESERVED;
+            if (*slot <= l->reserved) return FORBIDDEN;
             *x = *slot - 1;
             l->used[*x] = 1;
             return 0;

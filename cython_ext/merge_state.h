@@ -91,6 +91,9 @@ typedef struct {
     i64 min_count;
     u32 max_length; /* inclusive */
     int tie_rule;
+    const u8 **excluded; /* spellings that no merge may make, by open addressing (merge_spelling.h); NULL: none */
+    u32 *excluded_size;
+    u64 excluded_slots; /* 0 if there are none */
     Poll poll;
     void *context;
     /* text: a spelling can arise twice (merge_spelling.h) */

@@ -5,6 +5,7 @@ Words and numbers go in, pieces and scores come out; how many pieces go when is 
 
 from cpython.exc cimport PyErr_CheckSignals
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.math cimport INFINITY
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memset
 
@@ -211,6 +212,27 @@ cdef class UnigramLearner:
         self.stage = 2
         return u.n_pieces
 
+    def exclude(self, spellings):
+        """Give pieces of these spellings, characters excepted, the probability 0; return how many there were."""
+        cdef Unigram *u = &self.u
+        cdef uint32_t k
+        if self.stage != 2:
+            raise ValueError("exclude comes after seed")
+        excluded = set(spellings)
+        lengths = set(map(len, excluded))
+        found = 0
+        for k in range(u.n_characters, u.n_pieces):
+            if u.pieces[k].length in lengths and self.spelled(k) in excluded:
+                u.pieces[k].p = 0
+                u.pieces[k].score = -INFINITY
+                found += 1
+        return found
+
+    cdef str spelled(self, uint32_t k):
+        cdef Unigram *u = &self.u
+        cdef uint32_t i
+        return "".join([chr(self.code_points[u.symbols[u.pieces[k].sample + i] - 1]) for i in range(u.pieces[k].length)])
+
     cdef int check(self, int outcome) except -1:
         cdef uint32_t at
         if outcome == FAILED_FOR_MEMORY:
@@ -269,7 +291,7 @@ cdef class UnigramLearner:
     def pieces(self):
         """Return spellings, and scores (natural logarithms of probabilities); characters first, by code point."""
         cdef Unigram *u = &self.u
-        cdef uint32_t k, i
+        cdef uint32_t k
         if self.stage not in (2, 3):
             raise ValueError("there are no pieces before seed")
         spellings, scores = [], []
@@ -277,8 +299,7 @@ cdef class UnigramLearner:
             if k < u.n_characters:
                 spellings.append(chr(self.code_points[k]))
             else:
-                spellings.append("".join([chr(self.code_points[u.symbols[u.pieces[k].sample + i] - 1])
-                                          for i in range(u.pieces[k].length)]))
+                spellings.append(self.spelled(k))
             scores.append(u.pieces[k].score)
         return spellings, scores
 

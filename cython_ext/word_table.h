@@ -423,28 +423,51 @@ static inline int advance(Cursor *c, int documents) {
     return before.bytes && row_order(&before, &c->row) >= 0 ? CORRUPT : 1;
 }
 
-static inline void settle_cursor(Cursor **heap, u32 n, u32 i) {
+/* With `stable` equal words are in the order of their tables; it is constant where it is given. */
+static inline int cursor_order(const Cursor *a, const Cursor *b, int stable) {
+    int order = row_order(&a->row, &b->row);
+    return order || !stable ? order : (a > b) - (a < b);
+}
+
+static inline void settle_cursor(Cursor **heap, u32 n, u32 i, int stable) {
     Cursor *c = heap[i];
     for (u32 child; (child = 2 * i + 1) < n; i = child) {
-        if (child + 1 < n && row_order(&heap[child + 1]->row, &heap[child]->row) < 0) child++;
-        if (row_order(&heap[child]->row, &c->row) >= 0) break;
+        if (child + 1 < n && cursor_order(heap[child + 1], heap[child], stable) < 0) child++;
+        if (cursor_order(heap[child], c, stable) >= 0) break;
         heap[i] = heap[child];
     }
     heap[i] = c;
+}
+
+/* Go to the first row of n tables; heap[0] is then the first in order, `live` how many have rows. */
+static inline int start_cursors(Cursor *cursors, Cursor **heap, u32 n, int documents, int stable, u32 *live) {
+    *live = 0;
+    for (u32 i = 0; i < n; i++) {
+        int more = advance(&cursors[i], documents);
+        if (more < 0) return more;
+        if (more) heap[(*live)++] = &cursors[i];
+    }
+    for (u32 i = *live; i-- > 0;) settle_cursor(heap, *live, i, stable);
+    return 0;
+}
+
+/* Leave the row of heap[0] behind. */
+static inline int next_row(Cursor **heap, int documents, int stable, u32 *live) {
+    int more = advance(heap[0], documents);
+    if (more < 0) return more;
+    if (!more) heap[0] = heap[--*live];
+    if (*live) settle_cursor(heap, *live, 0, stable);
+    return 0;
 }
 
 /* Merge n sorted packed tables into `out`, which has room for all their rows; sets what was written.
  * A sum takes no more bytes than the rows it is of. */
 static inline int merge_packed(Cursor *cursors, Cursor **heap, u32 n, int documents, u8 *out, u64 *bytes, u64 *rows) {
     u8 *start = out;
-    u32 live = 0;
+    u32 live;
     *rows = 0;
-    for (u32 i = 0; i < n; i++) {
-        int more = advance(&cursors[i], documents);
-        if (more < 0) return more;
-        if (more) heap[live++] = &cursors[i];
-    }
-    for (u32 i = live; i-- > 0;) settle_cursor(heap, live, i);
+    int error = start_cursors(cursors, heap, n, documents, 0, &live);
+    if (error) return error;
     while (live) {
         Row sum = heap[0]->row;
         sum.count = sum.documents = 0;
@@ -452,10 +475,7 @@ static inline int merge_packed(Cursor *cursors, Cursor **heap, u32 n, int docume
             Row *row = &heap[0]->row;
             if (__builtin_add_overflow(sum.count, row->count, &sum.count)) return COUNT_OVERFLOW;
             if (__builtin_add_overflow(sum.documents, row->documents, &sum.documents)) return COUNT_OVERFLOW;
-            int more = advance(heap[0], documents);
-            if (more < 0) return more;
-            if (!more) heap[0] = heap[--live];
-            if (live) settle_cursor(heap, live, 0);
+            if ((error = next_row(heap, documents, 0, &live))) return error;
         } while (live && !row_order(&heap[0]->row, &sum));
         out = put_varint(out, sum.length);
         out = put_varint(out, (u64)sum.count);
@@ -465,6 +485,32 @@ static inline int merge_packed(Cursor *cursors, Cursor **heap, u32 n, int docume
         ++*rows;
     }
     *bytes = (u64)(out - start);
+    return 0;
+}
+
+typedef struct { /* columns with room for all rows of some tables */
+    u8 *data;
+    i64 *offsets, *counts, *documents; /* documents may be NULL */
+    int32_t *tables;                       /* which table a row is of */
+} Columns;
+
+/* Write the rows of n sorted packed tables in order, those of one word in the order of the tables. */
+static inline int interleave_packed(Cursor *cursors, Cursor **heap, u32 n, int documents, Columns *out) {
+    u32 live;
+    u64 size = 0, rows = 0;
+    int error = start_cursors(cursors, heap, n, documents, 1, &live);
+    if (error) return error;
+    for (; live; rows++) {
+        const Row *row = &heap[0]->row;
+        out->offsets[rows] = (i64)size;
+        memcpy(out->data + size, row->bytes, row->length);
+        size += row->length;
+        out->counts[rows] = row->count;
+        if (documents) out->documents[rows] = row->documents;
+        out->tables[rows] = (int32_t)(heap[0] - cursors);
+        if ((error = next_row(heap, documents, 1, &live))) return error;
+    }
+    out->offsets[rows] = (i64)size;
     return 0;
 }
 

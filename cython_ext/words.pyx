@@ -54,6 +54,13 @@ cdef extern from "word_table.h" nogil:
         const uint8_t *end
         uint64_t left
         Row row
+    ctypedef struct Columns:
+        uint8_t *data
+        int64_t *offsets
+        int64_t *counts
+        int64_t *documents
+        int32_t *tables
+    int interleave_packed(Cursor *, Cursor **heap, uint32_t, int documents, Columns *)
     int c_merge_packed "merge_packed"(Cursor *, Cursor **heap, uint32_t, int documents, uint8_t *out,
                                       uint64_t *size, uint64_t *rows)
 
@@ -79,18 +86,21 @@ cdef class WordTable:
     Args:
         documents: count documents too (4 bytes more a slot).
         seed: of the hash function; random when None.  It changes no output.
+        slots: of the empty table, a power of two, each of 32 bytes; it grows by itself.
     """
 
     cdef Table table
     cdef readonly bint documents
     cdef object __weakref__
 
-    def __cinit__(self, bint documents=False, seed=None):
+    def __cinit__(self, bint documents=False, seed=None, uint64_t slots=FEWEST_SLOTS):
         cdef bytes random = os.urandom(16) if seed is None else int(seed).to_bytes(16, "little")
         memcpy(&self.table.seed_0, PyBytes_AS_STRING(random), 8)
         memcpy(&self.table.seed_1, PyBytes_AS_STRING(random) + 8, 8)
         self.documents = documents
-        check(table_init(&self.table, FEWEST_SLOTS, documents))
+        if not 16 <= slots <= FEWEST_SLOTS or slots & (slots - 1):
+            raise ValueError(f"slots is {slots}; it must be a power of two from 16 to {FEWEST_SLOTS}")
+        check(table_init(&self.table, slots, documents))
 
     def __dealloc__(self):
         table_free(&self.table)
@@ -318,6 +328,54 @@ def unpack(const uint8_t[::1] packed not None):
     return shard, shards, data, offsets, counts, documents
 
 
+cdef class _Cursors:
+    """Packed tables of one shard, and where each is read."""
+
+    cdef list views
+    cdef uint32_t n, shard, shards
+    cdef int flags
+    cdef uint64_t rows, size  # of all of them; bytes behind their headers
+    cdef Cursor *cursors
+    cdef Cursor **heap
+
+    def __cinit__(self, list packed not None):
+        cdef const uint8_t[::1] view
+        cdef uint32_t i, shard, shards
+        cdef uint64_t rows
+        cdef int flags
+        if not packed:
+            raise ValueError("there are no packed words to merge")
+        self.n = len(packed)
+        self.views = []
+        self.cursors = <Cursor *>calloc(self.n, sizeof(Cursor))
+        self.heap = <Cursor **>malloc(self.n * sizeof(Cursor *))
+        if not self.cursors or not self.heap:
+            raise MemoryError("no memory to merge packed words")
+        for i in range(self.n):
+            view = packed[i]
+            self.views.append(view)
+            flags = read_header(view, &shard, &shards, &rows)
+            if not i:
+                self.flags, self.shard, self.shards = flags, shard, shards
+            if shards != self.shards:
+                raise ValueError(f"word tables cut into {shards} and into {self.shards} shards cannot be summed")
+            if shard != self.shard:
+                raise ValueError(f"packed words of the shards {shard} and {self.shard} cannot be summed")
+            if flags != self.flags:
+                raise ValueError("words that count documents and words that do not cannot be summed")
+            if rows > <uint64_t>view.shape[0]:
+                check(CORRUPT)
+            self.cursors[i].at = &view[0] + PACKED_HEADER
+            self.cursors[i].end = &view[0] + view.shape[0]
+            self.cursors[i].left = rows
+            self.rows += rows
+            self.size += view.shape[0] - PACKED_HEADER
+
+    def __dealloc__(self):
+        free(self.cursors)
+        free(self.heap)
+
+
 def merge_packed(list packed not None):
     """Return the sum of packed tables of one shard, whose rows are sorted (as pack(ordered=True) gives them).
 
@@ -325,52 +383,75 @@ def merge_packed(list packed not None):
         ValueError: they are of different shards, or a table is broken or not sorted.
         OverflowError: a sum exceeds 2**63 - 1.
     """
-    cdef uint32_t shard, shards, first_shard = 0, first_shards = 0, n = len(packed), i
-    cdef uint64_t rows, room = PACKED_HEADER, size = 0, written = 0
-    cdef int flags, first_flags = 0, error
-    cdef Cursor *cursors
-    cdef Cursor **heap
-    cdef const uint8_t[::1] view
+    cdef _Cursors given = _Cursors(packed)
+    cdef int error, documents = given.flags & WITH_DOCUMENTS
+    cdef uint64_t size = 0, written = 0
     cdef uint8_t *out
-    if not n:
-        raise ValueError("there are no packed words to merge")
-    views = []
-    cursors = <Cursor *>calloc(n, sizeof(Cursor))
-    heap = <Cursor **>malloc(n * sizeof(Cursor *))
-    out = NULL
+    if given.n == 1:
+        return bytes(packed[0])
+    out = <uint8_t *>malloc(PACKED_HEADER + given.size)
+    if out == NULL:
+        raise MemoryError("no memory to merge packed words")
     try:
-        if not cursors or not heap:
-            raise MemoryError("no memory to merge packed words")
-        for i in range(n):
-            view = packed[i]
-            views.append(view)
-            flags = read_header(view, &shard, &shards, &rows)
-            if not i:
-                first_flags, first_shard, first_shards = flags, shard, shards
-            if shards != first_shards:
-                raise ValueError(f"word tables cut into {shards} and into {first_shards} shards cannot be summed")
-            if shard != first_shard:
-                raise ValueError(f"packed words of the shards {shard} and {first_shard} cannot be summed")
-            if flags != first_flags:
-                raise ValueError("words that count documents and words that do not cannot be summed")
-            cursors[i].at = &view[0] + PACKED_HEADER
-            cursors[i].end = &view[0] + view.shape[0]
-            cursors[i].left = rows
-            room += view.shape[0] - PACKED_HEADER
-        if n == 1:
-            return bytes(packed[0])
-        out = <uint8_t *>malloc(room)
-        if out == NULL:
-            raise MemoryError("no memory to merge packed words")
         with nogil:
-            error = c_merge_packed(cursors, heap, n, first_flags & WITH_DOCUMENTS, out + PACKED_HEADER, &size, &written)
+            error = c_merge_packed(given.cursors, given.heap, given.n, documents, out + PACKED_HEADER, &size, &written)
         check(error)
-        put_header(out, first_flags & WITH_DOCUMENTS, first_shard, first_shards, written)
+        put_header(out, documents, given.shard, given.shards, written)
         return PyBytes_FromStringAndSize(<char *>out, PACKED_HEADER + size)
     finally:
-        free(cursors)
-        free(heap)
         free(out)
+
+
+def interleave(list packed not None):
+    """Turn packed tables of one shard, whose rows are sorted, into columns, in order of words, then of tables.
+
+    Returns:
+        (shard, shards, data, offsets, counts, documents, tables): as `unpack`, and the int32 number of the table that
+        each row is of; data may end in bytes that no row is of.
+
+    Raises:
+        ValueError: they are of different shards, or a table is broken or not sorted.
+    """
+    cdef _Cursors given = _Cursors(packed)
+    cdef int error, with_documents = given.flags & WITH_DOCUMENTS
+    cdef uint64_t rows = given.rows
+    cdef Columns out
+    data = PyBytes_FromStringAndSize(NULL, given.size)
+    offsets = PyBytes_FromStringAndSize(NULL, 8 * (rows + 1))
+    counts = PyBytes_FromStringAndSize(NULL, 8 * rows)
+    documents = PyBytes_FromStringAndSize(NULL, 8 * rows) if with_documents else None
+    tables = PyBytes_FromStringAndSize(NULL, 4 * rows)
+    out.data = <uint8_t *>PyBytes_AS_STRING(data)
+    out.offsets = <int64_t *>PyBytes_AS_STRING(offsets)
+    out.counts = <int64_t *>PyBytes_AS_STRING(counts)
+    out.documents = <int64_t *>PyBytes_AS_STRING(documents) if with_documents else NULL
+    out.tables = <int32_t *>PyBytes_AS_STRING(tables)
+    with nogil:
+        error = interleave_packed(given.cursors, given.heap, given.n, with_documents, &out)
+    check(error)
+    return given.shard, given.shards, data, offsets, counts, documents, tables
+
+
+def repeated(const uint8_t[::1] data not None, const int64_t[::1] offsets not None, bytes before not None):
+    """Return for each row whether its word is that of the row before it, as bytes of 0 and 1.
+
+    Args:
+        before: the word before row 0; empty if there is none.
+    """
+    cdef Py_ssize_t i, n = offsets.shape[0] - 1
+    cdef const uint8_t *p = <const uint8_t *>PyBytes_AS_STRING(before)
+    cdef const uint8_t *q
+    cdef int64_t length = len(before), next_length
+    result = PyBytes_FromStringAndSize(NULL, n)
+    cdef char *out = PyBytes_AS_STRING(result)
+    with nogil:
+        for i in range(n):
+            q = &data[0] + offsets[i]
+            next_length = offsets[i + 1] - offsets[i]
+            out[i] = length == next_length and memcmp(p, q, length) == 0
+            p = q
+            length = next_length
+    return result
 
 
 def first_unordered(const uint8_t[::1] data not None, const int64_t[::1] offsets not None, bytes before not None):

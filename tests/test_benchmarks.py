@@ -66,7 +66,7 @@ def test_learning_as_sentencepiece_prints_its_tables(shared, tmp_path):
 def test_unknown_benchmarks_are_refused():
     done = subprocess.run([sys.executable, RUN, "P0"], capture_output=True, text=True)
     assert done.returncode == 2
-    every = "P1, P2, P3, P4, P5, P6, P7, P8, P9, P10, P11, P12, P13, latency, load, memory, engines"
+    every = "P1, P2, P3, P4, P5, P6, P7, P8, P9, P10, P11, P12, P13, P14, latency, load, memory, engines"
     assert f"there is no benchmark P0; choose from {every}" in done.stderr
 
 

@@ -29,6 +29,7 @@ def built(tmp_path_factory):
     p = beam.Pipeline(runner=FnApiRunner())
     texts, none = p | beam.Create(["low"]), p | "Ids" >> beam.Create([{"ids": [1]}])
     windowed = texts | beam.WindowInto(beam.window.FixedWindows(1)) | "Windowed" >> transforms.CountWords()
+    measure = transforms.MeasureTokens(vocabulary)
     made = {
         "ReadDocuments": (p, transforms.ReadDocuments(text)),
         "CountWords": (texts, transforms.CountWords()),
@@ -42,6 +43,8 @@ def built(tmp_path_factory):
         "EncodeFiles": (p, transforms.EncodeFiles(text, str(folder / "e"), vocabulary)),
         "Encode": (texts, transforms.Encode(vocabulary)),
         "Decode": (none, transforms.Decode(vocabulary)),
+        "MeasureTokens": (texts, measure),
+        "WriteStatistics": (texts | "Measured" >> measure, transforms.WriteStatistics(str(folder / "m"), vocabulary)),
         "WriteShards": (none, transforms.WriteShards(str(folder / "s"), vocabulary)),
     }
     for name, (collection, transform) in made.items():

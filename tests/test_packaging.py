@@ -38,7 +38,7 @@ def test_sdist_holds_what_a_build_needs(built):
 
 def test_wheel_holds_kernels_and_types(built):
     names = zipfile.ZipFile(built[1]).namelist()
-    for kernel in ("_scan", "_words", "_merge", "_encode", "_normalize", "_unigram"):
+    for kernel in ("_scan", "_words", "_merge", "_encode", "_normalize", "_statistics", "_unigram"):
         assert any(name.startswith(f"beam_bpe/{kernel}.") and name.endswith((".so", ".pyd")) for name in names)
         assert f"beam_bpe/{kernel}.pyi" in names
     assert "beam_bpe/py.typed" in names and "beam_bpe/transforms/count.py" in names

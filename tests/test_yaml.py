@@ -227,3 +227,28 @@ def test_an_error_output_has_only_a_name(tmp_path):
     train(WordCounts.from_documents([TEXT]), 260).save(str(tmp_path / "v"))
     with pytest.raises(ValueError, match="give it `output`, the name of the output of what fails, alone"):
         yaml_provider.Decode(vocabulary=str(tmp_path / "v"), error_handling={"outputs": "failed"})
+
+
+MEASURE = """
+providers:
+  - include: {{ provider }}
+pipeline:
+  type: chain
+  transforms:
+    - type: Create
+      config: {elements: [{body: low low, lang: en}, {body: lower, lang: de}, {body: low, lang: en}]}
+    - type: MeasureTokens
+      config: {vocabularies: [{{ vocabulary }}], baselines: [byte], column: body, group_by: lang}
+    - type: WriteStatistics
+      config: {folder: {{ statistics }}, vocabularies: [{{ vocabulary }}]}
+"""
+
+
+def test_vocabularies_are_measured(tmp_path):
+    from beam_bpe import measured
+
+    train({"low": 2}, 258).save(str(tmp_path / "v"))
+    run(MEASURE, provider=yaml_provider.PROVIDER, vocabulary=tmp_path / "v", statistics=tmp_path / "out")
+    found, byte = measured.load(str(tmp_path / "out"))
+    assert {name: (one.tokens, one.documents) for name, one in found.groups.items()} == {"de": (3, 1), "en": (4, 2)}
+    assert byte.total.tokens == 15 and found.group_by == "lang"

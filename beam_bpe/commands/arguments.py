@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from dataclasses import fields
 
-from beam_bpe import console
+from beam_bpe import console, token_list
 from beam_bpe.commands.usage import Parser, UsageError, checked
 from beam_bpe.documents import ERRORS, FORMATS, UNITS
 from beam_bpe.learning import SCORES, TIE_BREAKS, Learning
@@ -57,6 +57,11 @@ def add_counting(parser: Parser) -> None:
     )
     group.add_argument("--max-word-bytes", type=int, default=1 << 24, help="longer words are left out (16 MiB)")
     group.add_argument("--count-documents", action="store_true", help="count also the documents that hold a word, what stands between special tokens being one of its own")
+    group.add_argument(
+        "--group-by",
+        metavar="COLUMN",
+        help="count apart what has another value in this column of tables, or field of JSON lines, such as a language",
+    )
     group.add_argument("--shards", type=int, help="parts of the table of words (by the input)")
     group.add_argument("--memory", type=int, default=512, help="MB for the tables of one process (512)")
 
@@ -71,6 +76,9 @@ def add_learning(parser: Parser) -> None:
     group.add_argument("--min-count", type=int, default=1, help="leave out words that occur less often (1)")
     group.add_argument("--min-pair-count", type=int, help="do not merge pairs that occur less often (2; sentencepiece-bpe 1)")
     group.add_argument("--max-token-length", type=int, help="in bytes, or characters without marks, inclusive (no limit; 16 under sentencepiece-bpe and unigram)")
+    group.add_argument(
+        "--exclude-tokens", metavar="FILE", help="tokens that are not to be learned, one a line, such as `audit --removal-list` writes"
+    )
     group.add_argument("--tie-break", choices=TIE_BREAKS, default=TIE_BREAKS[0], help="how equal counts are decided (huggingface)")
 
     group = parser.add_argument_group("learning characters and pieces")
@@ -119,6 +127,8 @@ def learning_of(args: argparse.Namespace) -> Learning:
             given[name] = None
     if args.vocab_size is None and args.num_merges is None and args.algorithm != "wordlevel":
         raise UsageError("how much is to be learned is not said: give --vocab-size (or --num-merges)")
+    if args.exclude_tokens is not None:
+        given["exclude_tokens"] = token_list.read(args.exclude_tokens)
     learning: Learning = checked(lambda: Learning(**given, special_tokens=args.special_token))
     return learning
 

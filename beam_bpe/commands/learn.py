@@ -108,6 +108,7 @@ def _count_into(
             dead_letters=rejected,
             whole=args.count_documents,
             range_bytes=args.range_bytes,
+            group_by=args.group_by,
         )
     )
     read.workers = running.workers_for(read.total_bytes, args.workers)
@@ -127,6 +128,7 @@ def _count_into(
         memory=args.memory << 20,
         time_limit=args.time_limit,
         threads=read.workers if chosen.scanner is not None and not args.beam_flags else 1,
+        group_by=args.group_by,
     )
 
     if stale is not None:
@@ -223,12 +225,14 @@ def _train(args: argparse.Namespace) -> None:
     manifest = _count_into(args, folder, stale=stale)
     if learning.family == "bytes":  # the others count characters first
         parts = manifest["parts"]
-        rows = sum(part["rows"] for part in parts)
+        rows = sum(part.get("words", part["rows"]) for part in parts)
         check_memory(sum(part["bytes"] for part in parts) + rows, rows)
-    _learn(args, learning, WordCounts.read(folder))
+    _learn(args, learning, WordCounts.read(folder).ungrouped())
 
 
 def _given_words(args: argparse.Namespace) -> WordCounts:
+    if args.group_by is not None:
+        raise UsageError("--group-by goes with a corpus: words that are counted already have their groups")
     files = [path for path in args.words if foreign.is_foreign(path)]
     if files and len(files) != len(args.words):
         raise UsageError("--words takes folders of words or files made elsewhere, not both")
@@ -246,7 +250,7 @@ def _given_words(args: argparse.Namespace) -> WordCounts:
     for name in ("pattern", "normalizer"):
         if getattr(args, name) is not None:
             raise UsageError(f"--{name} goes with tables made elsewhere; a folder of words records its own")
-    tables = [WordCounts.read(path) for path in args.words]
+    tables = [WordCounts.read(path).ungrouped() for path in args.words]
     return tables[0].merge(*tables[1:]) if len(tables) > 1 else tables[0]
 
 

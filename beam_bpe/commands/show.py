@@ -7,7 +7,10 @@ from typing import Any
 
 from beam_bpe import artifacts, console, formats, shards, storage, words
 from beam_bpe.artifacts import FormatError
-from beam_bpe.commands.usage import Parser
+from beam_bpe.commands.given_words import add_words
+from beam_bpe.commands.token import show_token
+from beam_bpe.commands.usage import Parser, UsageError
+from beam_bpe.commands.vocabularies import add_vocabulary
 from beam_bpe.formats.parquet import MERGES_FILE, VOCABULARY_FILE
 from beam_bpe.normalize import shown
 from beam_bpe.vocabulary import Vocabulary
@@ -16,8 +19,15 @@ from beam_bpe.words import WordCounts
 
 def add(added: Any) -> dict[str, Parser]:
     """Add the parser of the command and return it by name."""
-    show: Parser = added.add_parser("show", help="show what an artifact holds", allow_abbrev=False)
-    show.add_argument("path", help="a folder of words, a vocabulary's folder, or one of its files")
+    show: Parser = added.add_parser("show", help="show what an artifact holds, or a token", allow_abbrev=False)
+    show.add_argument(
+        "path",
+        metavar="PATH|TOKEN",
+        help="a folder of words, a vocabulary's folder, or one of its files; with --vocabulary a token of it, as it is spelled "
+        "(\\xNN is a byte), or id:N",
+    )
+    add_vocabulary(show, required=False)
+    add_words(show, "that a token comes from")
     show.add_argument("--most", type=int, default=10, help="how many rows of each list (10)")
     show.add_argument("--debug", action="store_true", help="show the traceback of an error")
     show.set_defaults(run=_show)
@@ -25,6 +35,11 @@ def add(added: Any) -> dict[str, Parser]:
 
 
 def _show(args: argparse.Namespace) -> None:
+    if args.vocabulary is not None:
+        show_token(args)
+        return
+    if args.words:
+        raise UsageError("--words tells what a token comes from: give the token's --vocabulary")
     path = args.path
     if storage.exists(storage.join(path, artifacts.MANIFEST)) and _is_encoded(path):
         manifest = artifacts.read_manifest(path, shards.KIND)
@@ -124,7 +139,7 @@ def _holds_parts(path: str) -> bool:
 
 
 def _show_part(args: argparse.Namespace, header: dict[str, Any]) -> None:
-    table = WordCounts(artifacts.read_parquet(args.path, words.KIND)[0])
+    table = WordCounts(artifacts.read_parquet(args.path, words.KIND)[0], header["parameters"])
     print(f"{'words':<11} {args.path}: {len(table):,} distinct, {table.occurrences:,} in all, one part of a table")
     print_parameters(header["parameters"])
     _print_most_common(args, table)
@@ -139,9 +154,13 @@ def _print_most_common(args: argparse.Namespace, table: WordCounts) -> None:
 def print_words(folder: str, manifest: dict[str, Any]) -> None:
     """Print what a table of words holds."""
     parts, totals = manifest["parts"], manifest["totals"]
-    rows = sum(part["rows"] for part in parts)
-    print(f"{'words':<11} {folder}: {rows:,} distinct, {totals['words']:,} in all, parts: {len(parts)}")
+    distinct = sum(part.get("words", part["rows"]) for part in parts)
+    print(f"{'words':<11} {folder}: {distinct:,} distinct, {totals['words']:,} in all, parts: {len(parts)}")
     print_totals(totals)
+    if groups := manifest.get("groups"):
+        largest = sorted(groups, key=lambda group: (-groups[group]["words"], group))
+        told = ", ".join(f"{console.shortened(console.readable(group.encode()), 40)} {groups[group]['words']:,}" for group in largest[:8])
+        print(f"{'groups':<11} {len(groups):,} by {manifest['parameters']['group_by']}: {told}{', …' * (len(groups) > 8)} words")
 
 
 def print_totals(totals: Any) -> None:
@@ -160,7 +179,7 @@ def print_parameters(parameters: Any) -> None:
         elif isinstance(value, dict):
             print(f"{name:<11} " + ", ".join(f"{k} {console.shortened(str(v))}" for k, v in value.items()))
         else:
-            print(f"{name:<11} {value}")
+            print(f"{name:<11} {console.shortened(str(value), 100) if isinstance(value, list) else value}")
 
 
 _STOPPED = {

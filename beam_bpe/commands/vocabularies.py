@@ -14,13 +14,13 @@ from beam_bpe.pretokenize import PATTERNS, pre_tokenizer
 from beam_bpe.vocabulary import Vocabulary
 
 
-def add_vocabulary(parser: Parser, *, several: bool = False) -> None:
+def add_vocabulary(parser: Parser, *, several: bool = False, required: bool = True) -> None:
     """Add the options."""
     group = parser.add_argument_group("vocabulary")
     group.add_argument(
         "-v",
         "--vocabulary",
-        required=True,
+        required=required,
         metavar="PATH",
         action="append" if several else "store",
         help="our folder, tokenizer.json, SentencePiece's .model, a rank file of tiktoken, vocab.json beside merges.txt, BERT's "

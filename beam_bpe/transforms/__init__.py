@@ -6,6 +6,8 @@ from beam_bpe.transforms.encode import Decode as Decode
 from beam_bpe.transforms.encode import Encode as Encode
 from beam_bpe.transforms.encode_files import EncodeFiles as EncodeFiles
 from beam_bpe.transforms.learn import LearnVocabulary as LearnVocabulary
+from beam_bpe.transforms.measure import MeasureTokens as MeasureTokens
+from beam_bpe.transforms.measure import WriteStatistics as WriteStatistics
 from beam_bpe.transforms.read import ReadDocuments as ReadDocuments
 from beam_bpe.transforms.shards import WriteShards as WriteShards
 from beam_bpe.transforms.train import TrainVocabulary as TrainVocabulary

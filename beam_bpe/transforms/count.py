@@ -11,10 +11,10 @@ from apache_beam.metrics import Metrics
 from apache_beam.typehints import typehints
 from apache_beam.utils.windowed_value import WindowedValue
 
-from beam_bpe import _words
 from beam_bpe.counting import WordCounter, check_spaces
 from beam_bpe.documents import DocumentBatch
 from beam_bpe.framing import TOTALS_SHARD, frame, unframe
+from beam_bpe.grouping import Groups, group_name, merge_packed
 from beam_bpe.normalize import check_normalizer
 from beam_bpe.pretokenize import pre_tokenizer
 from beam_bpe.reading import documents_of
@@ -22,7 +22,7 @@ from beam_bpe.special import SpecialTokens
 from beam_bpe.transforms.read import READ_COUNTERS
 from beam_bpe.transforms.rows import columns_of, fields_of, row_of
 from beam_bpe.transforms.runners import refuse_lossy
-from beam_bpe.words import add_totals, check_alike, parameters_of
+from beam_bpe.words import add_counted, check_alike, parameters_of
 
 DEFAULT_SHARDS = 16
 DEFAULT_MEMORY = 512 << 20
@@ -62,6 +62,7 @@ class CountWords(beam.PTransform):
         column: the column of rows that holds the text.
         normalizer: steps that what stands between special tokens goes through first, joined by "+": NFC, NFD, NFKC,
             NFKD, lowercase, strip_accents; "bert" and "bert_cased" are those of BERT's models.
+        group_by: count apart what has another value in this column: that of ReadDocuments(group_by=…), or of rows.
     """
 
     def __init__(
@@ -79,6 +80,7 @@ class CountWords(beam.PTransform):
         threads: int = 1,
         column: str = "text",
         normalizer: Optional[str] = None,
+        group_by: Optional[str] = None,
     ):
         super().__init__()
         if shards < 1:
@@ -101,6 +103,7 @@ class CountWords(beam.PTransform):
         self._memory = memory
         self._threads = threads
         self._column = column
+        self._group_by = group_by
 
     def display_data(self):
         return {"pattern": self._pre_tokenizer.pattern, "shards": self._shards, "documents": self._documents}
@@ -111,6 +114,10 @@ class CountWords(beam.PTransform):
         if isinstance(kind, _NEVER) or isinstance(kind, type) and issubclass(kind, (int, float, type(None))):
             raise TypeError(f"CountWords takes str, bytes, rows or DocumentBatch, not {kind}")
         columns_of(kind, self._column)
+        if self._group_by is not None:
+            columns_of(kind, self._group_by)
+            if kind in (str, bytes):
+                raise TypeError(f"CountWords(group_by={self._group_by!r}) takes rows or DocumentBatch, not {kind.__name__}")
         return (
             documents
             | "Count" >> beam.ParDo(_CountFn(self)).with_output_types(Tuple[int, bytes])
@@ -155,6 +162,7 @@ class _Bundle:
     def __init__(self, counter: WordCounter):
         self.counter = counter
         self.waiting: List[Union[str, bytes]] = []  # single documents, to be counted together
+        self.groups: List[str] = []  # of each of them, if they have groups
         self.waiting_bytes = 0
         self.nulls = 0  # rows without text
         _Budget.enter(counter)
@@ -184,7 +192,10 @@ class _CountFn(beam.DoFn):
         self._memory = params._memory
         self._threads = params._threads
         self._column = params._column
-        self._parameters = parameters_of(self._pre_tokenizer, self._specials.tokens, self._max_word_bytes, self._normalizer)
+        self._group_by = params._group_by
+        self._parameters = parameters_of(
+            self._pre_tokenizer, self._specials.tokens, self._max_word_bytes, self._normalizer, self._group_by
+        )
         self._bundles: Dict[Any, _Bundle] = {}
         self._waiting_bytes = 0
         self._grown = False  # since it was last looked whether the tables are too large
@@ -219,6 +230,7 @@ class _CountFn(beam.DoFn):
                 documents=self._documents,
                 threads=self._threads,
                 normalizer=self._normalizer,
+                group_by=self._group_by,
             )
             bundle = self._bundles[window] = _Bundle(counter)
         if isinstance(element, DocumentBatch):
@@ -240,6 +252,8 @@ class _CountFn(beam.DoFn):
         if text is None:
             bundle.nulls += 1
         elif isinstance(text, (str, bytes)):
+            if self._group_by is not None:
+                bundle.groups.append(self._group_of(element, self._group_by))
             bundle.waiting.append(text)
             size = len(text) + _DOCUMENT_BYTES
             bundle.waiting_bytes += size
@@ -251,6 +265,15 @@ class _CountFn(beam.DoFn):
         elif self._waiting_bytes >= _WAITING_AT_MOST * self._BATCH:  # of many windows
             for other in self._bundles.values():
                 self._count_waiting(other)
+
+    @staticmethod
+    def _group_of(element: Any, group_by: str) -> str:
+        if isinstance(element, (str, bytes)):
+            raise TypeError(f"a document of type {type(element).__name__} has no column {group_by!r} to group by: {element!r:.80}")
+        try:
+            return group_name(row_of(element, group_by)[group_by])
+        except TypeError as error:
+            raise TypeError(f"the column {group_by!r} to group by: {error}") from None
 
     def _flush_large(self) -> Iterator[WindowedValue]:
         """Send on the largest tables, of whatever windows, until the others are within this instance's part of the memory."""
@@ -275,10 +298,11 @@ class _CountFn(beam.DoFn):
 
     def _count_waiting(self, bundle: _Bundle) -> None:
         documents, nulls = bundle.waiting, bundle.nulls
+        groups = None if self._group_by is None else Groups.of(self._group_by, bundle.groups)
         self._waiting_bytes -= bundle.waiting_bytes
-        bundle.waiting, bundle.waiting_bytes, bundle.nulls = [], 0, 0
+        bundle.waiting, bundle.groups, bundle.waiting_bytes, bundle.nulls = [], [], 0, 0
         if documents or nulls:
-            batch = documents_of(documents, self._errors)
+            batch = documents_of(documents, self._errors, groups)
             batch = replace(batch, totals={**batch.totals, "null_documents": nulls})
             for name, counter in self._read.items():  # ReadDocuments counts its own
                 counter.inc(batch.totals.get(name, 0))
@@ -309,7 +333,7 @@ _MERGED_AT = 128 << 20  # bytes of packed words that are gathered before they ar
 def merged(shard: int, values: Iterable[bytes]) -> Iterator[Tuple[int, bytes]]:
     """Yield the sum of the packed words of a shard, or of the totals; nothing if there are none, as in the empty panes of Flink."""
     parameters: Dict[str, Any] = {}
-    totals: Dict[str, int] = {}
+    totals: Dict[str, Any] = {}
     waiting: List[Any] = []
     size = held = 0  # bytes that wait, and those of the last merge among them
     for value in values:
@@ -317,14 +341,14 @@ def merged(shard: int, values: Iterable[bytes]) -> Iterator[Tuple[int, bytes]]:
         check_alike(parameters or own, own)
         parameters = own
         if shard == TOTALS_SHARD:
-            totals = add_totals(totals, json.loads(bytes(payload)))
+            totals = add_counted(totals, json.loads(bytes(payload)))
             continue
         waiting.append(payload)
         size += len(payload)
         if len(waiting) > 1 and size > max(_MERGED_AT, 2 * held):  # so a large shard is not merged for each that comes
-            waiting = [_words.merge_packed(waiting)]
+            waiting = [merge_packed(waiting)]
             size = held = len(waiting[0])
     if totals:
         yield shard, frame(parameters, json.dumps(totals).encode())
     elif waiting:
-        yield shard, frame(parameters, _words.merge_packed(waiting))
+        yield shard, frame(parameters, merge_packed(waiting))

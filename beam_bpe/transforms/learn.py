@@ -34,6 +34,7 @@ class LearnVocabulary(beam.PTransform):
         errors: what happens to bytes that are not UTF-8: "replace", "strict" or "skip".
         shards: into how many parts the table of words is cut.
         overwrite: replace what stands in the output folder.
+        group_by: the column or field whose values the words are counted apart by; what is learned is of their sums.
         options: those of TrainVocabulary.
     """
 
@@ -51,6 +52,7 @@ class LearnVocabulary(beam.PTransform):
         normalizer: Optional[str] = None,
         shards: int = DEFAULT_SHARDS,
         overwrite: bool = False,
+        group_by: Optional[str] = None,
         **options: Any,
     ):
         super().__init__()
@@ -69,8 +71,9 @@ class LearnVocabulary(beam.PTransform):
                 pattern=pattern,
                 special_tokens=special_tokens,
                 normalizer=normalizer,
+                group_by=group_by,
             ),
-            CountWords(pattern=pattern, special_tokens=special_tokens, shards=shards, normalizer=normalizer),
+            CountWords(pattern=pattern, special_tokens=special_tokens, shards=shards, normalizer=normalizer, group_by=group_by),
             WriteWords(storage.join(output, "words"), overwrite=overwrite),
             train,
         )

@@ -52,6 +52,8 @@ class ReadDocuments(beam.PTransform):
         whole: never cut a document, which CountWords(documents=True) needs.
         range_bytes: the size of a range; by default 8 MiB, 64 MiB for large inputs, less for small ones.
         workers: how many workers share the input, for the default of range_bytes.
+        group_by: the column of tables, or the field of JSON lines, by which the CountWords that follows counts apart:
+            a null is the group ""; rows without the column are refused, and so are text files.
     """
 
     def __init__(
@@ -71,6 +73,7 @@ class ReadDocuments(beam.PTransform):
         range_bytes: Optional[int] = None,
         workers: int = 1,
         normalizer: Optional[str] = None,
+        group_by: Optional[str] = None,
     ):
         super().__init__()
         if range_bytes is not None and range_bytes < 1:
@@ -89,6 +92,7 @@ class ReadDocuments(beam.PTransform):
             normalizer=normalizer,
             dead_letters=dead_letters,
             whole=whole,
+            group_by=group_by,
         )
         self._range_bytes = range_bytes
         self.workers = workers

@@ -74,7 +74,7 @@ class _TrainFn(StoredDoFn):
         self._logged = 0.0
 
     def process(self, folder: str) -> Iterator[str]:
-        words = WordCounts.read(folder)
+        words = WordCounts.read(folder).ungrouped()
         self._reported, self._logged = 0, time.monotonic()
         progress.add(distinct_words=len(words))
         vocabulary = learn(words, self._learning, self._report)

@@ -5,7 +5,7 @@ from typing import Any, Dict, Iterator, List, NamedTuple, Tuple
 
 import apache_beam as beam
 
-from beam_bpe import _words, artifacts, storage, words
+from beam_bpe import artifacts, storage, words
 from beam_bpe.framing import TOTALS_SHARD, frame, unframe
 from beam_bpe.transforms.stored import StoredDoFn, StoredMap
 
@@ -67,7 +67,7 @@ def _publish(folder: str, lines: List[str]) -> str:
     shards = {words.shards_of(line["part"]["name"]) for line in parsed if "part" in line}
     if len(shards) > 1:
         raise ValueError(f"word tables cut into {' and '.join(map(str, sorted(shards)))} shards do not make one table")
-    totals = words.add_totals(*(line["totals"] for line in parsed if "totals" in line))
+    totals = words.add_counted(*(line["totals"] for line in parsed if "totals" in line))
     words.publish(folder, [line["part"] for line in parsed if "part" in line], parameters, totals)
     return folder
 
@@ -93,7 +93,10 @@ class ReadWords(beam.PTransform):
         manifest = artifacts.read_manifest(self._folder, words.KIND)
         parts = [json.dumps(part) for part in manifest["parts"]]
         head = {"parameters": manifest["parameters"]}
-        totals = (TOTALS_SHARD, frame(manifest["parameters"], json.dumps(manifest["totals"]).encode()))
+        counted = dict(manifest["totals"])
+        if "group_by" in manifest["parameters"]:
+            counted["groups"] = words.groups_of_manifest(self._folder, manifest)
+        totals = (TOTALS_SHARD, frame(manifest["parameters"], json.dumps(counted).encode()))
         read = (
             pbegin
             | "Parts" >> beam.Create(parts)
@@ -113,12 +116,7 @@ class _ReadPartFn(StoredDoFn):
     def process(self, line: str) -> Iterator[Tuple[int, bytes]]:
         part = json.loads(line)
         table = words.read_part(storage.join(self._folder, part["name"]), part, self._head)
-        shards = words.shards_of(part["name"])
-        documents = "documents" in table.column_names
-        native = _words.WordTable(documents=documents)
-        for batch in words.batches_of(table):
-            native.add_columns(batch.data, batch.offsets, batch.counts, batch.documents)
-        for shard, packed in native.pack(shards, ordered=True):
+        for shard, packed in words.pack_table(table, words.shards_of(part["name"])):
             yield shard, frame(self._head["parameters"], packed)
 
 
@@ -129,16 +127,35 @@ class CountedWord(NamedTuple):
     count: int  # type: ignore[assignment]
 
 
+class GroupedWord(NamedTuple):
+    """A row of a word table that was counted by group."""
+
+    word: bytes
+    count: int  # type: ignore[assignment]
+    group: str
+
+
 beam.coders.registry.register_coder(CountedWord, beam.coders.RowCoder)
+beam.coders.registry.register_coder(GroupedWord, beam.coders.RowCoder)
 
 
 class WordRows(beam.PTransform):
     """Turn (shard, packed words) pairs into rows with the fields `word` (bytes) and `count`.
 
     An element a word is costly; this is for small tables and for joining with other data.
+
+    Args:
+        groups: of words that were counted by group give a row for each word and group, with the field `group` too;
+            without it their sums.
     """
 
-    def expand(self, packed: beam.PCollection[Tuple[int, bytes]]) -> beam.PCollection[CountedWord]:
+    def __init__(self, groups: bool = False):
+        super().__init__()
+        self._groups = groups
+
+    def expand(self, packed: beam.PCollection[Tuple[int, bytes]]) -> beam.PCollection[Any]:
+        if self._groups:
+            return packed | "Rows" >> beam.FlatMap(_grouped_rows).with_output_types(GroupedWord)
         return packed | "Rows" >> beam.FlatMap(_rows).with_output_types(CountedWord)
 
 
@@ -146,7 +163,18 @@ def _rows(element: Tuple[int, bytes]) -> Iterator[CountedWord]:
     shard, framed = element
     if shard == TOTALS_SHARD:
         return
-    table = words.unpack_table(unframe(framed)[1])[2]
-    for batch in table.to_batches():
+    parameters, payload = unframe(framed)
+    for batch in words.WordCounts(words.unpack_table(payload)[2], parameters).ungrouped().table.to_batches():
         for word, count in zip(batch.column("word").to_pylist(), batch.column("count").to_pylist()):
             yield CountedWord(word, count)
+
+
+def _grouped_rows(element: Tuple[int, bytes]) -> Iterator[GroupedWord]:
+    shard, framed = element
+    if shard == TOTALS_SHARD:
+        return
+    parameters, payload = unframe(framed)
+    if "group_by" not in parameters:
+        raise ValueError("WordRows(groups=True) takes words that were counted by group: CountWords(group_by=…)")
+    for batch in words.unpack_table(payload)[2].to_batches():
+        yield from map(GroupedWord, *(batch.column(name).to_pylist() for name in GroupedWord._fields))

@@ -23,6 +23,7 @@ PROVIDER = Path(__file__).with_name("provider.yaml")
 _TYPES: Dict[str, Any] = {
     "inputs": str,
     "vocabulary": str,
+    "vocabularies": Sequence[str],
     "bos": Sequence[str],
     "eos": Sequence[str],
     "pad": Optional[str],
@@ -134,12 +135,14 @@ Decode = _factory(transforms.Decode, "decoded")
 Encode = _factory(transforms.Encode, "encoded")
 EncodeFiles = _factory(transforms.EncodeFiles)
 LearnVocabulary = _factory(transforms.LearnVocabulary)
+MeasureTokens = _factory(transforms.MeasureTokens)
 MergeWords = _factory(transforms.MergeWords)
 ReadDocuments = _factory(transforms.ReadDocuments)
 ReadWords = _factory(transforms.ReadWords)
 TrainVocabulary = _factory(transforms.TrainVocabulary)
 WordRows = _factory(transforms.WordRows)
 WriteShards = _factory(transforms.WriteShards)
+WriteStatistics = _factory(transforms.WriteStatistics)
 WriteWindowedWords = _factory(transforms.WriteWindowedWords)
 WriteWords = _factory(transforms.WriteWords)
 

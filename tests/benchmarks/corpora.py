@@ -327,8 +327,8 @@ def _long_word(kind: str, size: int) -> bytes:
 
 
 def _make_words(path: Path, temporary: Path, shared: Path | None) -> None:
-    """Make a folder of words: words-TEXT (TEXT.txt counted by line, gpt2), words-spaced-TEXT (the same between whitespace)
-    or words-10m, words-1m.
+    """Make a folder of words: words-TEXT (TEXT.txt counted by line, gpt2), words-spaced-TEXT (the same between whitespace),
+    words-grouped-N (documents-N by language, gpt2), or words-10m, words-1m.
     """
     from timing import beam_bpe
 
@@ -336,6 +336,10 @@ def _make_words(path: Path, temporary: Path, shared: Path | None) -> None:
     if name in ("10m", "1m"):
         real = _made(path, "words-mixed" if name == "10m" else "words-mixed-20m", shared)
         _crossed_words(temporary, real, int(name.removesuffix("m")) * MB)
+        return
+    if name.startswith("grouped-"):
+        rows = _made(path, f"documents-{name.removeprefix('grouped-')}.parquet", shared)
+        beam_bpe("count", rows, "-o", temporary, "--pattern", "gpt2", "--group-by", "lang")()
         return
     pattern = "whitespace" if name.startswith("spaced-") else "gpt2"
     text = _made(path, f"{name.removeprefix('spaced-')}.txt", shared)

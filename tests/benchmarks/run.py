@@ -18,6 +18,7 @@ P10     learning characters and WordPiece from words that are counted already; m
 P11     encoding with WordPiece and with merges of characters; are the ids those of tokenizers?
 P12     learning what sentencepiece learns, from raw lines: Unigram and its worth on unseen text, and merges
 P13     encoding by scores, BPE and Unigram, beside sentencepiece; are the ids its own?
+P14     measures and the curve of sizes from a table of words; measuring documents against encoding them
 latency one short string a call
 load    from a file to a tokenizer, and its pickle
 memory  bytes for each distinct word
@@ -59,6 +60,7 @@ BENCHMARKS = {
     "P11": "p11_encoding_pieces",
     "P12": "p12_unigram",
     "P13": "p13_scores",
+    "P14": "p14_measures",
     "latency": "latency",
     "load": "loading",
     "memory": "memory",

@@ -1,0 +1,34 @@
+"""The options by which a command is given tables of words."""
+
+from __future__ import annotations
+
+import argparse
+
+from beam_bpe import foreign
+from beam_bpe.commands.usage import Parser, UsageError
+from beam_bpe.words import WordCounts
+
+
+def add_words(parser: Parser, told: str, *, required: bool = False) -> None:
+    """Add the options.
+
+    Args:
+        told: what the tables are for.
+    """
+    parser.add_argument(
+        "--words", nargs="+", required=required, metavar="TABLE", help=f"folders of words that count made, {told}"
+    )
+    parser.add_argument(
+        "--allow-mismatch",
+        action="store_true",
+        help="go on where words were cut in another way than the vocabulary cuts, and note it",
+    )
+
+
+def read_words(args: argparse.Namespace) -> WordCounts:
+    """Return the sum of the tables that the options name."""
+    files = [path for path in args.words if foreign.is_foreign(path)]
+    if files:
+        raise UsageError(f"--words takes folders of words that count made, whose cutting is known, not {files[0]}")
+    tables = [WordCounts.read(path) for path in args.words]
+    return tables[0].merge(*tables[1:]) if len(tables) > 1 else tables[0]

@@ -1,0 +1,102 @@
+"""The programs of P14: `python measures.py NAME ARGUMENTS`; each answers with a line of JSON."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+from ours import Clock
+
+LINES = 1 << 20  # bytes of documents that are handed over together
+
+
+def table(folder: str, vocab_size: str) -> dict[str, Any]:
+    """Learn from words that are in memory, measure the vocabulary on them with all ratios, and compute its curve."""
+    from beam_bpe import curve, measuring, training
+    from beam_bpe.words import WordCounts
+
+    words = WordCounts.read(folder)
+    together = words.ungrouped()
+    took: dict[str, Any] = {}
+    clock = Clock()
+    vocabulary = training.train(together, int(vocab_size))
+    took["training"] = clock.read()
+    clock = Clock()
+    (statistics,) = measuring.measure_words(words, [vocabulary])
+    ratios = [statistics.gini(), statistics.renyi_efficiency(statistics.total)]
+    ratios += [one.entropy for one in (*statistics.groups.values(), statistics.total)]
+    took["measures"] = clock.read()
+    clock = Clock()
+    found = curve.size_curve(statistics, vocabulary)
+    took["curve"] = clock.read()
+    exact = bool((-np.diff(found.total) == vocabulary.replaced).all())
+    told = {
+        "words": len(together),
+        "groups": len(statistics.groups),
+        "tokens": statistics.total.tokens,
+        "ratios": len(ratios),
+    }
+    return {**took, **told, "vocab_size": len(vocabulary), "exact": exact}
+
+
+def _texts(path: str) -> tuple[list[str], list[str]]:
+    columns = pq.read_table(path, columns=["text", "lang"])
+    return columns["text"].to_pylist(), columns["lang"].to_pylist()
+
+
+def documents(path: str, vocabulary: str, what: str) -> dict[str, Any]:
+    """Pass over documents that lie in memory, in one thread: "encode", "measure" or "measure by group" them."""
+    from beam_bpe import Tokenizer
+    from beam_bpe.grouping import Groups
+    from beam_bpe.measuring import Meter
+    from beam_bpe.reading import documents_of
+
+    texts, groups = _texts(path)
+    tokenizer = Tokenizer.load(vocabulary)
+    batches, start, size = [], 0, 0
+    for number, text in enumerate(texts, 1):
+        size += len(text)
+        if size >= 8 * LINES or number == len(texts):
+            told = Groups.of("lang", groups[start:number]) if what == "measure by group" else None
+            batches.append(documents_of(texts[start:number], "strict", told))
+            start, size = number, 0
+    meter, tokens = Meter([tokenizer]), 0
+    clock = Clock()
+    for batch in batches:
+        if what == "encode":
+            tokens += len(tokenizer.encode_documents(batch.data, batch.bounds).ids)
+        else:
+            meter.add(batch)
+    if what != "encode":
+        tokens = sum(measures.tokens or 0 for measures in meter.take()[0].values())
+    return {**clock.read(), "tokens": tokens, "bytes": sum(len(batch.data) for batch in batches)}
+
+
+def tokenizers(path: str, tokenizer_json: str, most: str) -> dict[str, Any]:
+    """Count tokens as datatrove's TokensCounter does: encode_batch of `tokenizers`, and the length of its ids."""
+    import tokenizers as peer
+
+    texts, _ = _texts(path)
+    kept, size = [], 0
+    for text in texts:
+        kept.append(text)
+        size += len(text.encode())
+        if size >= int(most):
+            break
+    tokenizer = peer.Tokenizer.from_file(tokenizer_json)
+    tokenizer.encode_special_tokens = True
+    clock, tokens = Clock(), 0
+    for start in range(0, len(kept), 100):
+        tokens += sum(len(one.ids) for one in tokenizer.encode_batch(kept[start : start + 100], add_special_tokens=False))
+    return {**clock.read(), "tokens": tokens, "bytes": size}
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("RAYON_NUM_THREADS", "1")
+    print(json.dumps(globals()[sys.argv[1]](*sys.argv[2:])))
+    sys.stdout.flush()
+    os._exit(0)

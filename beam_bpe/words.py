@@ -370,7 +370,9 @@ class WordCounts:
             return cls(table, manifest["parameters"], totals)
         words = cls(table.unify_dictionaries(), manifest["parameters"], totals, groups_of_manifest(folder, manifest))
         if strange := [group for group in words.groups if group not in words.group_totals]:
-            raise FormatError(f"{folder} holds words of the group {strange[0]!r:.80}, which its {artifacts.MANIFEST} does not name")
+            raise FormatError(
+                f"{folder} holds words of the group {strange[0]!r:.80}, which its {artifacts.MANIFEST} does not name"
+            )
         return words
 
     @classmethod
@@ -546,7 +548,8 @@ class WordCounts:
             tables = GroupTables(documents)
             for one in everything:
                 tables.add_table(one.table)
-            return self._from_native(tables, self.parameters, totals, add_group_totals(*(one.group_totals for one in everything)))
+            groups = add_group_totals(*(one.group_totals for one in everything))
+            return self._from_native(tables, self.parameters, totals, groups)
         native = _words.WordTable(documents=documents)
         for one in everything:
             for batch in one.batches():

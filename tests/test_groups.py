@@ -26,6 +26,7 @@ from beam_bpe.counting import WordCounter
 from beam_bpe.documents import InputError, Reading, SourceRange
 from beam_bpe.formats.parquet import MERGES_FILE, VOCABULARY_FILE
 from beam_bpe.grouping import GROUP_TOTALS, Groups, group_name
+from beam_bpe.model import default_cutting
 from beam_bpe.pretokenize import pre_tokenizer
 from beam_bpe.reading import documents_of, read_range
 from beam_bpe.special import SpecialTokens
@@ -573,11 +574,15 @@ def test_learning_from_groups_is_learning_from_their_sum(corpus, tmp_path):
         assert len({(folder / file).read_bytes() for folder in folders}) == 1
 
 
-@pytest.mark.parametrize("options", [{"algorithm": "wordpiece"}, {"algorithm": "wordlevel"}, {"unit": "character"}])
+@pytest.mark.parametrize(
+    "options",
+    [{"unit": "character"}, *({"algorithm": name} for name in ("wordpiece", "wordlevel", "sentencepiece-bpe", "unigram"))],
+)
 def test_all_that_is_learned(options, corpus):
     texts, names, _ = corpus
-    grouped = WordCounts.from_documents(texts, pattern="whitespace", groups=names)
-    plain = WordCounts.from_documents(texts, pattern="whitespace")
+    pattern, normalizer = default_cutting(options.get("algorithm", "bpe"))
+    grouped = WordCounts.from_documents(texts, pattern=pattern, normalizer=normalizer, groups=names)
+    plain = WordCounts.from_documents(texts, pattern=pattern, normalizer=normalizer)
     assert train(grouped, 100, **options).fingerprint == train(plain, 100, **options).fingerprint
 
 

@@ -269,7 +269,8 @@ class _CountFn(beam.DoFn):
     @staticmethod
     def _group_of(element: Any, group_by: str) -> str:
         if isinstance(element, (str, bytes)):
-            raise TypeError(f"a document of type {type(element).__name__} has no column {group_by!r} to group by: {element!r:.80}")
+            kind = type(element).__name__
+            raise TypeError(f"a document of type {kind} has no column {group_by!r} to group by: {element!r:.80}")
         try:
             return group_name(row_of(element, group_by)[group_by])
         except TypeError as error:

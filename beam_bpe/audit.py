@@ -46,6 +46,21 @@ KINDS = (
     *token_texts.FINDERS,
     "special_in_text",
 )
+#: What a finding of each kind is, in short.
+MEANINGS = {
+    "unused": "never used in the table",
+    "unreachable": "no text can produce it",
+    "one_group": "all occurrences in one group",
+    "few_documents": "in few documents",
+    "invalid_utf8": "half a character alone",
+    "long_run": "one character many times",
+    "near_duplicate": "but for case, space, width",
+    "email": "e-mail address",
+    "url": "web address",
+    "secret": "like a hash or a key",
+    "special_lookalike": "like a special token",
+    "special_in_text": "words like a special token",
+}
 #: Kinds that only a table of words tells.
 OF_WORDS = ("unused", "one_group", "few_documents", "special_in_text")
 #: Kinds whose tokens are worth leaving out when a vocabulary is learned again, unless others are chosen.

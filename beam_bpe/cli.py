@@ -11,13 +11,13 @@ import traceback
 from typing import Sequence
 
 from beam_bpe import __version__, console
-from beam_bpe.commands import audit, convert, diff, encode, learn, measure, show, tokens
+from beam_bpe.commands import audit, convert, diff, encode, learn, measure, report, show, tokens
 from beam_bpe.commands.arguments import add_storage
 from beam_bpe.commands.usage import Parser, UsageError, as_options, checked
 from beam_bpe.stores import parse_options, redacted, storage_options
 
 USAGE, FAILED, INTERRUPTED = 2, 1, 130
-COMMANDS = (learn, show, encode, tokens, measure, audit, diff, convert)
+COMMANDS = (learn, report, show, encode, tokens, measure, audit, diff, convert)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -63,7 +63,7 @@ def _run(argv: list[str]) -> int:
             chosen.check_known(unknown)
         else:
             args = parser.parse_args(own)
-        args.beam_flags = beam_flags
+        args.beam_flags, args.argv = beam_flags, argv
         checked(lambda: storage_options(parse_options(args.storage_option)))
         if getattr(args, "output", None) == "":
             raise UsageError("--output is empty")

@@ -13,6 +13,8 @@ import time
 from typing import Any, Collection, Iterator, Sequence, TextIO
 
 from beam_bpe.causes import TRACEBACK, cause_in
+from beam_bpe.texts import readable as readable
+from beam_bpe.texts import shortened as shortened
 
 MODES = ("auto", "bar", "json", "none")
 
@@ -174,22 +176,6 @@ def aligned(rows: Sequence[Sequence[str]], left: Collection[int] = (0,)) -> list
         "  ".join(cell.ljust(width) if i in left else cell.rjust(width) for i, (cell, width) in enumerate(zip(row, widths))).rstrip()
         for row in rows
     ]
-
-
-def readable(token: bytes) -> str:
-    """Return a token as text in quotes, bytes that are no text as escapes.
-
-    >>> readable(b" caf\\xc3\\xa9"), readable(b"\\xe2\\x96")
-    ("' café'", "'\\\\xe2\\\\x96'")
-    """
-    text = token.decode("utf-8", "backslashreplace")
-    shown = "".join(c if c.isprintable() or c == "\\" else repr(c)[1:-1] for c in text)
-    return f"'{shown}'"
-
-
-def shortened(text: str, width: int = 60) -> str:
-    """Return a text cut to a width, saying how long it is."""
-    return text if len(text) <= width else f"{text[:width]}… ({len(text):,} characters)"
 
 
 def one_line(error: BaseException) -> str:

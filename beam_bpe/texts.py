@@ -1,4 +1,4 @@
-"""Texts as bytes: str that holds surrogates, and bytes that are not UTF-8."""
+"""Texts as bytes: str that holds surrogates, and bytes that are not UTF-8; bytes as texts that can be shown."""
 
 from __future__ import annotations
 
@@ -29,6 +29,22 @@ def bytes_of(text: str | bytes) -> bytes:
 def valid_bytes(data: bytes) -> bytes:
     """Return bytes as UTF-8, what is not valid as U+FFFD."""
     return data if _scan.invalid_utf8(data) < 0 else data.decode("utf-8", "replace").encode()
+
+
+def readable(token: bytes) -> str:
+    """Return a token as text in quotes, bytes that are no text as escapes.
+
+    >>> readable(b" caf\\xc3\\xa9"), readable(b"\\xe2\\x96")
+    ("' café'", "'\\\\xe2\\\\x96'")
+    """
+    text = token.decode("utf-8", "backslashreplace")
+    shown = "".join(c if c.isprintable() or c == "\\" else repr(c)[1:-1] for c in text)
+    return f"'{shown}'"
+
+
+def shortened(text: str, width: int = 60) -> str:
+    """Return a text cut to a width, saying how long it is."""
+    return text if len(text) <= width else f"{text[:width]}… ({len(text):,} characters)"
 
 
 def is_text(data: memoryview, bounds: np.ndarray) -> bool:

@@ -110,15 +110,17 @@ def fold(texts: Sequence[str]) -> list[Folded]:
     >>> [folded.key for folded in fold([" The", "\u2581the", "ＴＨＥ", "--"])]
     ['the', 'the', 'the', '']
     """
-    bare = [unspaced(text).encode() for text in texts]
-    ends = np.cumsum([0, *map(len, bare)], dtype=np.int64)
-    columns = []
-    for steps in ("NFKC", "NFKC+lowercase"):
-        data, bounds = normalize_documents(b"".join(bare), np.ascontiguousarray(np.repeat(ends, 2)[1:-1]), steps)
+    bare = list(map(unspaced, texts))
+    wide, keys = list(bare), list(map(str.lower, bare))  # of ASCII that is all
+    others = [i for i, text in enumerate(bare) if not text.isascii()]
+    encoded = [bare[i].encode() for i in others]
+    ends = np.cumsum([0, *map(len, encoded)], dtype=np.int64)
+    for column, steps in ((wide, "NFKC"), (keys, "NFKC+lowercase")):
+        data, bounds = normalize_documents(b"".join(encoded), np.ascontiguousarray(np.repeat(ends, 2)[1:-1]), steps)
         view = memoryview(data)
-        columns.append([str(view[start:end], "utf-8") for start, end in np.reshape(bounds, (-1, 2)).tolist()])
-    keys = (key if any(map(str.isalnum, key)) else "" for key in columns[1])
-    return list(map(Folded, texts, columns[0], keys))
+        for i, (start, end) in zip(others, np.reshape(bounds, (-1, 2)).tolist()):
+            column[i] = str(view[start:end], "utf-8")
+    return [Folded(text, w, key if any(map(str.isalnum, key)) else "") for text, w, key in zip(texts, wide, keys)]
 
 
 def unspaced(text: str) -> str:

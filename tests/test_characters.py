@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from beam_bpe import train
 from beam_bpe.alphabet import most_frequent
-from beam_bpe.learning import Learning
-from beam_bpe.reference_pieces import LearnedText, learn_characters, symbols_of
+from beam_bpe.reference_pieces import LearnedText, learn_characters
 from beam_bpe.words import WordCounts
 
 LOW = {"low": 5, "lower": 2, "newest": 6, "widest": 3}

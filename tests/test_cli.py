@@ -116,7 +116,7 @@ def test_count(corpus, out, beam_bpe_main):
 
 
 def test_train(corpus, out, beam_bpe_main):
-    code, said, err = beam_bpe_main("train", corpus, "-o", out, "-n", 260, "--pattern", "whitespace")
+    code, said, err = beam_bpe_main("train", corpus, "-o", out, "-n", 260, "--pattern", "whitespace", "--no-report")
     assert (code, err) == (0, "")
     assert str(out / MERGES_FILE) in said and "260 tokens" in said and "'west'" not in said and "'est'" in said
     assert [merge.token for merge in Vocabulary.load(str(out)).merges] == [b"es", b"est", b"lo", b"low"]
@@ -125,7 +125,7 @@ def test_train(corpus, out, beam_bpe_main):
 
 
 def test_python_m_and_options_of_beam(corpus, out):
-    code, said, err = run("train", corpus, "-o", out, "-n", 260, "--pattern", "whitespace", "--", "--job_name=a-name")
+    code, said, err = run("train", corpus, "-o", out, "-n", 260, "--pattern", "whitespace", "--no-report", "--", "--job_name=a-name")
     assert (code, err) == (0, "") and len(said.splitlines()) == 5  # no progress where there is no terminal
     assert len(Vocabulary.load(str(out))) == 260
 
@@ -153,7 +153,7 @@ def test_rare_words_are_left_out(corpus, out, beam_bpe_main):
 
 
 def test_learning_on_a_worker_gives_the_same_bytes(corpus, out, tmp_path, beam_bpe_main):
-    command = ["train", corpus, "-n", 270, "--min-count", 3, "--special-token", "<|end|>", "--tie-break", "bytes"]
+    command = ["train", corpus, "-n", 270, "--min-count", 3, "--special-token", "<|end|>", "--tie-break", "bytes", "--no-report"]
     assert beam_bpe_main(*command, "-o", out)[0] == 0
     assert beam_bpe_main(*command, "-o", tmp_path / "two", "--train-on", "worker")[0] == 0
     assert listed(out) == listed(tmp_path / "two")

@@ -21,7 +21,7 @@ from beam_bpe.formats.difficult import TEXTS, own_texts
 from beam_bpe.formats.punctuation import PUNCTUATION
 from beam_bpe.layout import AddedToken, Layout
 from beam_bpe.model import Model, byte_token
-from beam_bpe.normalize import CHARACTER_STEPS, NAMES
+from beam_bpe.normalize import CHARACTER_STEPS
 from beam_bpe.pretokenize import HUGGINGFACE_WHITESPACE as WHITESPACE
 
 tokenizers = pytest.importorskip("tokenizers")

@@ -6,8 +6,8 @@ import argparse
 from typing import Any, Sequence
 
 from beam_bpe import console, storage, token_list
-from beam_bpe.audit import EXAMPLES, FEW_DOCUMENTS, FINDINGS_FILE, KINDS, OF_WORDS, RUN, UNWANTED, Audit, audit
-from beam_bpe.commands.given_words import add_words, read_words
+from beam_bpe.audit import EXAMPLES, FEW_DOCUMENTS, FINDINGS_FILE, KINDS, MEANINGS, OF_WORDS, RUN, UNWANTED, Audit, audit
+from beam_bpe.commands.given_words import add_words, mismatch_as_option, read_words
 from beam_bpe.commands.usage import Parser, UsageError, check_positive
 from beam_bpe.commands.vocabularies import add_vocabulary, load
 
@@ -16,20 +16,6 @@ _HELP = (
     "should not be there (e-mail addresses, keys, URLs, texts like special tokens), and for near-duplicates, long runs, halves of "
     "characters. Without --words only what the vocabulary itself tells."
 )
-_TOLD = {
-    "unused": "never used in the table",
-    "unreachable": "no text can produce it",
-    "one_group": "all occurrences in one group",
-    "few_documents": "in few documents",
-    "invalid_utf8": "half a character alone",
-    "long_run": "one character many times",
-    "near_duplicate": "but for case, space, width",
-    "email": "e-mail address",
-    "url": "web address",
-    "secret": "like a hash or a key",
-    "special_lookalike": "like a special token",
-    "special_in_text": "words like a special token",
-}
 
 
 class Failed(RuntimeError):
@@ -83,7 +69,7 @@ def _audit(args: argparse.Namespace) -> None:
             raise FileExistsError(f"{path} is there already; choose another place or overwrite it (--overwrite)")
     vocabulary = load(args)
     words = read_words(args) if args.words else None
-    try:
+    with mismatch_as_option():
         found = audit(
             vocabulary,
             words,
@@ -93,8 +79,6 @@ def _audit(args: argparse.Namespace) -> None:
             examples=max(EXAMPLES, args.most),
             allow_mismatch=args.allow_mismatch,
         )
-    except ValueError as error:
-        raise ValueError(str(error).replace("allow_mismatch=True", "--allow-mismatch")) from None
     print(f"{'vocabulary':<11} {args.vocabulary}: {len(vocabulary):,} tokens, fingerprint {vocabulary.fingerprint[:16]}")
     if words is not None:
         print(f"{'words':<11} {', '.join(args.words)}: {len(words):,} distinct, {words.occurrences:,} in all")
@@ -127,7 +111,7 @@ def summary(found: Audit, kinds: Sequence[str], most: int) -> list[str]:
             [
                 kind,
                 f"{number:,}",
-                _TOLD[kind],
+                MEANINGS[kind],
                 " ".join(f"'{console.shortened(token_list.escaped(one), 24)}'" for one in some),
             ]
         )

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from beam_bpe import artifacts, console, token_list
 from beam_bpe.commands.arguments import add_reading
-from beam_bpe.commands.given_words import add_words, read_words
+from beam_bpe.commands.given_words import add_words, mismatch_as_option, read_words
 from beam_bpe.commands.usage import Parser, UsageError, check_positive, checked, unescaped
 from beam_bpe.commands.vocabularies import add_format, load_all
 from beam_bpe.difference import Difference, compare, compare_documents
@@ -71,10 +71,8 @@ def _diff(args: argparse.Namespace) -> None:
         found = compare_documents(a, b, _batches(args), **options)
     else:
         table = read_words(args) if args.words else None
-        try:
+        with mismatch_as_option():
             found = compare(a, b, table, allow_mismatch=args.allow_mismatch, **options)
-        except ValueError as error:
-            raise ValueError(str(error).replace("allow_mismatch=True", "--allow-mismatch")) from None
     written = found.save(args.output, overwrite=args.overwrite) if args.output else []
     if args.json:
         print(artifacts.canonical_json(found.summary()))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+from typing import Iterator
 
 from beam_bpe import foreign
 from beam_bpe.commands.usage import Parser, UsageError
@@ -32,3 +34,12 @@ def read_words(args: argparse.Namespace) -> WordCounts:
         raise UsageError(f"--words takes folders of words that count made, whose cutting is known, not {files[0]}")
     tables = [WordCounts.read(path) for path in args.words]
     return tables[0].merge(*tables[1:]) if len(tables) > 1 else tables[0]
+
+
+@contextlib.contextmanager
+def mismatch_as_option() -> Iterator[None]:
+    """Name the option in the error about words that were cut in another way."""
+    try:
+        yield
+    except ValueError as error:
+        raise ValueError(str(error).replace("allow_mismatch=True", "--allow-mismatch")) from None

@@ -8,6 +8,7 @@ from typing import Any
 from beam_bpe import artifacts, console, foreign, storage, words
 from beam_bpe.commands import show
 from beam_bpe.commands.arguments import add_counting, add_learning, add_reading, add_running, learning_of
+from beam_bpe.commands.report import write_after_training
 from beam_bpe.commands.usage import Parser, UsageError, check_positive, checked, say, unescaped
 from beam_bpe.counting import check_spaces
 from beam_bpe.formats.parquet import VOCABULARY_FILE
@@ -15,6 +16,7 @@ from beam_bpe.learning import Learning
 from beam_bpe.merging import check_memory
 from beam_bpe.model import default_cutting
 from beam_bpe.pretokenize import DEFAULT_PATTERN, pre_tokenizer
+from beam_bpe.report import files
 from beam_bpe.training import learn
 from beam_bpe.vocabulary import Vocabulary
 from beam_bpe.words import WordCounts
@@ -56,6 +58,9 @@ def add(added: Any) -> dict[str, Parser]:
         choices=("submitter", "worker"),
         default="submitter",
         help="learn in this process, or as the last step of the pipeline (submitter)",
+    )
+    learn.add_argument(
+        "--no-report", action="store_true", help="do not measure the vocabulary on its words, nor write report.html, .md and .json"
     )
     add_learning(learn)
     add_reading(learn)
@@ -133,6 +138,7 @@ def _count_into(
 
     if stale is not None:
         storage.remove(stale)
+        files.remove(args.output)
     if rejected and args.overwrite:
         for name in storage.list_names(rejected):
             if name.startswith("rejected-") and name.endswith(".jsonl"):
@@ -211,6 +217,7 @@ def _train(args: argparse.Namespace) -> None:
         table = _given_words(args)
         if stale is not None:
             storage.remove(stale)
+            files.remove(args.output)
         _learn(args, learning, table)
         return
     folder = storage.join(args.output, "words")
@@ -221,13 +228,15 @@ def _train(args: argparse.Namespace) -> None:
     if args.train_on == "worker":
         _count_into(args, folder, learning, stale)
         show.print_vocabulary(args.output, Vocabulary.load(args.output))
+        if not args.no_report:  # the table may be too large for this process
+            say(args, f"learned on a worker: beam-bpe report {args.output} measures it and writes the report")
         return
     manifest = _count_into(args, folder, stale=stale)
     if learning.family == "bytes":  # the others count characters first
         parts = manifest["parts"]
         rows = sum(part.get("words", part["rows"]) for part in parts)
         check_memory(sum(part["bytes"] for part in parts) + rows, rows)
-    _learn(args, learning, WordCounts.read(folder).ungrouped())
+    _learn(args, learning, WordCounts.read(folder))
 
 
 def _given_words(args: argparse.Namespace) -> WordCounts:
@@ -250,7 +259,9 @@ def _given_words(args: argparse.Namespace) -> WordCounts:
     for name in ("pattern", "normalizer"):
         if getattr(args, name) is not None:
             raise UsageError(f"--{name} goes with tables made elsewhere; a folder of words records its own")
-    tables = [WordCounts.read(path).ungrouped() for path in args.words]
+    tables = [WordCounts.read(path) for path in args.words]
+    if len({table.group_by for table in tables}) > 1:
+        tables = [table.ungrouped() for table in tables]
     return tables[0].merge(*tables[1:]) if len(tables) > 1 else tables[0]
 
 
@@ -265,10 +276,12 @@ def _learn(args: argparse.Namespace, learning: Learning, table: WordCounts) -> N
         line.show("learning", done, wanted, unit, last=last)
 
     try:
-        vocabulary = learn(table, learning, report)
+        vocabulary = learn(table.ungrouped(), learning, report)
         if not unigram:
             line.show("learning", len(vocabulary.left), len(vocabulary.left), unit)
     finally:
         line.end()
     vocabulary.save(args.output, overwrite=args.overwrite)
     show.print_vocabulary(args.output, vocabulary)
+    if not args.no_report:
+        write_after_training(args, vocabulary, table)

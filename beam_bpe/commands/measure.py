@@ -8,7 +8,7 @@ from typing import Any, Sequence
 
 from beam_bpe import console, measured
 from beam_bpe.commands.arguments import add_reading, add_running
-from beam_bpe.commands.given_words import add_words, read_words
+from beam_bpe.commands.given_words import add_words, mismatch_as_option, read_words
 from beam_bpe.commands.usage import Parser, UsageError, check_positive, checked, say, unescaped
 from beam_bpe.commands.vocabularies import add_vocabulary, load, load_all
 from beam_bpe.costs import CostModel
@@ -75,7 +75,15 @@ def add(added: Any) -> dict[str, Parser]:
     add_vocabulary(curve)
     curve.add_argument("--every", type=int, default=1, metavar="N", help="write each Nth size only (1)")
     curve.add_argument("--check", action="store_true", help="encode at three sizes, and compare")
-    group = curve.add_argument_group("costs")
+    add_costs(curve)
+    curve.add_argument("--debug", action="store_true", help="show the traceback of an error")
+    curve.set_defaults(run=_curve)
+    return {"measure": parser, "curve": curve}
+
+
+def add_costs(parser: Parser) -> None:
+    """Add the numbers of the cost model."""
+    group = parser.add_argument_group("costs")
     for name, what in (
         ("d-model", "width of an embedding"),
         ("layers", "attention layers"),
@@ -89,9 +97,13 @@ def add(added: Any) -> dict[str, Parser]:
         group.add_argument(f"--{name}", type=int, default=default, metavar="N", help=f"{what}{told}")
     group.add_argument("--tied", action="store_true", help="input and output embeddings are one matrix")
     group.add_argument("--price", type=float, metavar="PRICE", help="of a million tokens")
-    curve.add_argument("--debug", action="store_true", help="show the traceback of an error")
-    curve.set_defaults(run=_curve)
-    return {"measure": parser, "curve": curve}
+
+
+def costs_of(args: argparse.Namespace) -> CostModel:
+    """Return the cost model that the options say."""
+    names = ("d_model", "tied", "layers", "kv_width", "bytes_per_value", "text_characters", "context_tokens", "price")
+    costs: CostModel = checked(lambda: CostModel(**{name: getattr(args, name) for name in names}))
+    return costs
 
 
 # ---- measure -------------------------------------------------------------------------------------
@@ -142,10 +154,8 @@ def _of_words(args: argparse.Namespace, vocabularies: list[Vocabulary]) -> list[
 def _measured(
     args: argparse.Namespace, table: WordCounts, vocabularies: list[Vocabulary], names: list[str], **options: Any
 ) -> list[Statistics]:
-    try:
+    with mismatch_as_option():
         return measure_words(table, vocabularies, names=names, allow_mismatch=args.allow_mismatch, **options)
-    except ValueError as error:
-        raise ValueError(str(error).replace("allow_mismatch=True", "--allow-mismatch")) from None
 
 
 def _of_corpus(args: argparse.Namespace, vocabularies: list[Vocabulary]) -> list[Statistics]:
@@ -279,8 +289,7 @@ def _decimal(number: float | None, form: str) -> str:
 
 
 def _curve(args: argparse.Namespace) -> None:
-    names = ("d_model", "tied", "layers", "kv_width", "bytes_per_value", "text_characters", "context_tokens", "price")
-    costs: CostModel = checked(lambda: CostModel(**{name: getattr(args, name) for name in names}))
+    costs = costs_of(args)
     check_positive(args, "every")
     vocabulary = load(args)
     check_merges(vocabulary)

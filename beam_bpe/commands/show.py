@@ -13,6 +13,7 @@ from beam_bpe.commands.usage import Parser, UsageError
 from beam_bpe.commands.vocabularies import add_vocabulary
 from beam_bpe.formats.parquet import MERGES_FILE, VOCABULARY_FILE
 from beam_bpe.normalize import shown
+from beam_bpe.report.wording import STOPPED
 from beam_bpe.vocabulary import Vocabulary
 from beam_bpe.words import WordCounts
 
@@ -182,24 +183,12 @@ def print_parameters(parameters: Any) -> None:
             print(f"{name:<11} {console.shortened(str(value), 100) if isinstance(value, list) else value}")
 
 
-_STOPPED = {
-    "vocab_size": "the vocabulary is full",
-    "num_merges": "all that were wanted",
-    "no_words": "every word has its token",
-    "min_count": "every word that is frequent enough has its token",
-    "min_pair_count": "no pair left is frequent enough",
-    "no_pairs": "no pair is left",
-    "no_pieces": "fewer pieces are of use",
-    "imported": "made elsewhere",
-}
-
-
 def print_vocabulary(folder: str, vocabulary: Vocabulary) -> None:
     """Print what a vocabulary of our own files holds."""
     texts = (token for token in vocabulary.tokens if token.decode("utf-8", "replace").strip(" \u2581").isalpha())
     longest = sorted(texts, key=len, reverse=True)[:10]
     merges, tokens = storage.join(folder, MERGES_FILE), storage.join(folder, VOCABULARY_FILE)
-    stopped = _STOPPED[vocabulary.stop_reason]
+    stopped = STOPPED[vocabulary.stop_reason]
     if vocabulary.model.algorithm != "unigram":
         print(f"{'merges':<11} {merges}: {len(vocabulary.left):,}; {stopped}")
         stopped = ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from beam_bpe import console, token_list
-from beam_bpe.commands.given_words import read_words
+from beam_bpe.commands.given_words import mismatch_as_option, read_words
 from beam_bpe.commands.vocabularies import load
 from beam_bpe.curve import first_merges
 from beam_bpe.encoders import decoded_tokens
@@ -79,10 +79,8 @@ def _origin(args: argparse.Namespace, vocabulary: Vocabulary, i: int) -> list[st
     a part of larger tokens is found too; otherwise those that hold it now.
     """
     table = read_words(args)
-    try:
+    with mismatch_as_option():
         notes = notes_on(table, vocabulary, args.allow_mismatch)
-    except ValueError as error:
-        raise ValueError(str(error).replace("allow_mismatch=True", "--allow-mismatch")) from None
     used = _counts(table, vocabulary, i)
     lines = [f"{'used':<11} {sum(used.values()):,} times in {', '.join(args.words)}"]
     counts, then = used, _when_merged(vocabulary, i)

@@ -16,7 +16,7 @@ def run(bench: Bench) -> None:
     report, mixed = bench.report, bench.mixed
     report.heading("P3", "the whole job")
     out = bench.scratch / "p3"
-    job = ("train", mixed, "--pattern", "gpt2", "-n", VOCAB_SIZE, "-o", out, "--overwrite")
+    job = ("train", mixed, "--pattern", "gpt2", "-n", VOCAB_SIZE, "-o", out, "--overwrite", "--no-report")
     programs = {"beam_bpe": beam_bpe(*job), "beam_bpe --workers 1": beam_bpe(*job, "--workers", 1)}
     if installed("gigabpe"):
         programs["gigabpe"] = program("peers", "gigabpe", mixed, VOCAB_SIZE, "--save", bench.scratch / "gigabpe.json")

@@ -1,4 +1,4 @@
-"""Prepare what the tests on real engines need: ``python tests/engines/prepare.py [workers prism spark flink minio gcp]``.
+"""Prepare what the tests on real engines need: ``python tests/engines/prepare.py [workers prism spark flink minio gcp chromium]``.
 
 Everything lands in a cache folder (BEAM_BPE_ENGINES, else ~/.cache/beam_bpe/engines), each part once: what is there
 and made by the same recipe is left alone. A part that cannot be prepared here is skipped with the reason in one line;
@@ -10,6 +10,7 @@ ready by then are given up (BEAM_BPE_PREPARE_MINUTES says the same). The exit co
     flink     Flink 1.19 (the apache-flink-libraries package) and the jars of its job server
     minio     an S3 server, through the Go module proxy
     gcp       the packages of apache-beam[gcp] that the Dataflow runner imports
+    chromium  a headless Chromium and the rules of axe-core, through npm
     workers   a Python environment that holds the built wheel of this checkout and its dependencies, nothing else
 """
 
@@ -37,6 +38,7 @@ PRISM = "github.com/apache/beam/sdks/v2/go/cmd/prism@v2.77.0"
 MINIO = "github.com/minio/minio@v0.0.0-20260212201848-7aac2a2c5b7c"
 SPARK = "pyspark==3.5.7"
 FLINK = "apache-flink-libraries==1.19.3"
+CHROMIUM = ("@sparticuz/chromium@153.0.0", "axe-core@4.14.1")
 GCP = ("google-cloud-storage<", "google-cloud-dataflow-client<", "google-auth<", "google-apitools<", "google-auth-httplib2<")
 PYTHON = f"cp{sys.version_info.major}{sys.version_info.minor}"
 
@@ -102,6 +104,11 @@ def gcp_packages() -> Path:
     return CACHE / "gcp"
 
 
+def chromium_home() -> Path:
+    """Return the folder that holds the browser `chromium`, its libraries in `lib`, and `axe.min.js`."""
+    return CACHE / "chromium"
+
+
 def worker_bin(name: str) -> Path:
     """Return a program of the worker environment."""
     return workers_home() / "bin" / name
@@ -141,6 +148,31 @@ def prepare_flink() -> None:
     _needs("java", "a Java runtime")
     _pip_target("flink", FLINK)
     _jars("flink")
+
+
+def prepare_chromium() -> None:
+    """Fetch a headless Chromium, which stands packed in a package of npm, and axe-core."""
+    _needs("npm", "npm")
+    _needs("node", "Node.js")
+    with _made("chromium", " ".join(CHROMIUM)) as folder:
+        if folder:
+            log(f"chromium: npm install {' '.join(CHROMIUM)} (70 MB)")
+            _run("npm", "install", "--silent", "--ignore-scripts", "--no-audit", "--no-fund", "--prefix", folder, *CHROMIUM)
+            modules = folder / "node_modules"
+            packed = modules / "@sparticuz" / "chromium" / "bin"
+            for name in ("chromium", "al2023.tar", "swiftshader.tar", "fonts.tar"):
+                _run("node", "-e", _UNPACK, packed / f"{name}.br", folder / name)
+                if name.endswith(".tar"):
+                    _run("tar", "-xf", folder / name, "-C", folder)
+                    (folder / name).unlink()
+            (modules / "axe-core" / "axe.min.js").rename(folder / "axe.min.js")
+            shutil.rmtree(modules)
+
+
+_UNPACK = (
+    "const fs = require('fs'); const [from, to] = process.argv.slice(1); "
+    "fs.writeFileSync(to, require('zlib').brotliDecompressSync(fs.readFileSync(from)), {mode: 0o755})"
+)
 
 
 def prepare_workers() -> None:
@@ -309,6 +341,7 @@ PARTS: dict[str, Callable[[], None]] = {
     "prism": prepare_prism,
     "flink": prepare_flink,
     "minio": prepare_minio,
+    "chromium": prepare_chromium,
 }
 
 

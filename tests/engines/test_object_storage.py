@@ -329,7 +329,7 @@ def corpus(tmp_path_factory) -> Path:
     return folder
 
 
-TRAIN = ["--vocab-size", "2000", "--shards", "3", "--range-bytes", 1 << 20]
+TRAIN = ["--vocab-size", "2000", "--shards", "3", "--range-bytes", 1 << 20, "--no-report"]
 ENCODE = ["--range-bytes", 1 << 20]
 
 

@@ -71,7 +71,7 @@ def reordered(documents, tmp_path_factory) -> Path:
 
 
 def train(engine, corpus, folder, shards, *arguments, seed=0):
-    sizes = ["--vocab-size", VOCAB_SIZE, "--shards", shards, "--range-bytes", RANGE_BYTES]
+    sizes = ["--vocab-size", VOCAB_SIZE, "--shards", shards, "--range-bytes", RANGE_BYTES, "--no-report"]
     return engine.beam_bpe("train", corpus, "--output", folder, *sizes, *arguments, seed=seed)
 
 
@@ -130,7 +130,7 @@ def test_words_and_vocabulary(engine, shards, seed, shuffled, where, more, corpu
     assert differing(contents(tmp_path / "out"), contents(expected(shards))) == []
 
 
-PIECES = ["--algorithm", "wordpiece", "--pattern", "bert", "--normalizer", "bert", "--limit-alphabet", 2000, "--vocab-size", 12_000]
+PIECES = ["--algorithm", "wordpiece", "--pattern", "bert", "--normalizer", "bert", "--limit-alphabet", 2000, "--vocab-size", 12_000, "--no-report"]
 
 
 @pytest.fixture(scope="session")

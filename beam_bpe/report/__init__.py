@@ -1,0 +1,10 @@
+"""The report: what a vocabulary is and what it makes of text, as a page, as Markdown and as JSON.
+
+    record.report_of(vocabulary, words)     all numbers, as JSON
+    sections.sections_of(report)            the same in words, tables and plots
+    page.html, markdown.text                a page, or Markdown, of any sections
+    files.write                             the three files
+
+The page is one file that needs no network and runs no script.  What comes from a corpus is shown by `texts.readable`
+and escaped.  The same numbers give the same bytes (of one version of matplotlib and Jinja2).
+"""

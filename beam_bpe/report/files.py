@@ -1,0 +1,76 @@
+"""The files of a report: report.json, report.md and report.html in one folder."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from beam_bpe import storage
+from beam_bpe.artifacts import FormatError
+from beam_bpe.report import figures, markdown, page
+from beam_bpe.report.record import KIND
+from beam_bpe.report.sections import page_of
+
+JSON_FILE, MARKDOWN_FILE, HTML_FILE = "report.json", "report.md", "report.html"
+
+
+def read(folder: str) -> dict[str, Any] | None:
+    """Return the numbers of the report of a folder; None if there is none.
+
+    Raises:
+        FormatError: its JSON is not that of a report.
+    """
+    url = storage.join(folder, JSON_FILE)
+    if not storage.exists(url):
+        return None
+    try:
+        found = json.loads(storage.read_bytes(url))
+    except ValueError:
+        found = None
+    if not isinstance(found, dict) or found.get("kind") != KIND:
+        raise FormatError(f"{url} is not the JSON of a report")
+    return found
+
+
+def claim(folder: str, overwrite: bool) -> None:
+    """Refuse a folder with files of these names that are no report (FileExistsError); a report may be written again."""
+    if overwrite:
+        return
+    try:
+        ours = read(folder) is not None
+    except FormatError as error:
+        raise FileExistsError(f"{error}: choose another folder (--output) or overwrite it (--overwrite)") from None
+    for name in (MARKDOWN_FILE, HTML_FILE):
+        if not ours and storage.exists(storage.join(folder, name)):
+            raise FileExistsError(
+                f"{folder} holds a {name} of something else: choose another folder (--output) or overwrite it (--overwrite)"
+            )
+
+
+def remove(folder: str) -> None:
+    """Take the report of a folder away, if it is one."""
+    try:
+        ours = read(folder) is not None
+    except FormatError:
+        return
+    for name in (HTML_FILE, MARKDOWN_FILE, JSON_FILE) if ours else ():
+        url = storage.join(folder, name)
+        if storage.exists(url):
+            storage.remove(url)
+
+
+def write(folder: str, report: dict[str, Any]) -> list[str]:
+    """Write what `record.report_of` told and return the paths, the page first if `figures.available` lets it be drawn."""
+    made = page_of(report)
+    paths = [storage.join(folder, name) for name in (JSON_FILE, MARKDOWN_FILE)]
+    storage.write_bytes(
+        paths[0], (json.dumps(report, sort_keys=True, indent=1, ensure_ascii=True, allow_nan=False) + "\n").encode()
+    )
+    storage.write_bytes(paths[1], markdown.text(made).encode())
+    url = storage.join(folder, HTML_FILE)
+    if figures.available():
+        storage.write_bytes(url, page.html(made).encode())
+        paths.insert(0, url)
+    elif storage.exists(url):  # that of an earlier report
+        storage.remove(url)
+    return paths

@@ -115,8 +115,9 @@ def fold(texts: Sequence[str]) -> list[Folded]:
     others = [i for i, text in enumerate(bare) if not text.isascii()]
     encoded = [bare[i].encode() for i in others]
     ends = np.cumsum([0, *map(len, encoded)], dtype=np.int64)
-    for column, steps in ((wide, "NFKC"), (keys, "NFKC+lowercase")):
-        data, bounds = normalize_documents(b"".join(encoded), np.ascontiguousarray(np.repeat(ends, 2)[1:-1]), steps)
+    data, bounds = b"".join(encoded), np.ascontiguousarray(np.repeat(ends, 2)[1:-1])
+    for column, step in ((wide, "NFKC"), (keys, "lowercase")):
+        data, bounds = normalize_documents(data, bounds, step)
         view = memoryview(data)
         for i, (start, end) in zip(others, np.reshape(bounds, (-1, 2)).tolist()):
             column[i] = str(view[start:end], "utf-8")

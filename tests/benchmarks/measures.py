@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import tempfile
 from typing import Any
 
 import numpy as np
@@ -15,8 +16,9 @@ LINES = 1 << 20  # bytes of documents that are handed over together
 
 
 def table(folder: str, vocab_size: str) -> dict[str, Any]:
-    """Learn from words that are in memory, measure the vocabulary on them with all ratios, and compute its curve."""
+    """Learn from words that are in memory, measure the vocabulary on them with all ratios, compute its curve, report on it."""
     from beam_bpe import curve, measuring, training
+    from beam_bpe.report import files, record
     from beam_bpe.words import WordCounts
 
     words = WordCounts.read(folder)
@@ -33,12 +35,19 @@ def table(folder: str, vocab_size: str) -> dict[str, Any]:
     clock = Clock()
     found = curve.size_curve(statistics, vocabulary)
     took["curve"] = clock.read()
+    clock = Clock()
+    with tempfile.TemporaryDirectory() as scratch:
+        files.write(scratch, record.report_of(vocabulary, words, name="benchmark"))
+        page = os.path.join(scratch, files.HTML_FILE)
+        took["report"] = clock.read()
+        size = os.path.getsize(page) if os.path.exists(page) else None
     exact = bool((-np.diff(found.total) == vocabulary.replaced).all())
     told = {
         "words": len(together),
         "groups": len(statistics.groups),
         "tokens": statistics.total.tokens,
         "ratios": len(ratios),
+        "page": size,
     }
     return {**took, **told, "vocab_size": len(vocabulary), "exact": exact}
 

@@ -336,12 +336,12 @@ def _run(*command: object, cwd: object = None, **variables: str) -> str:
 
 PARTS: dict[str, Callable[[], None]] = {
     "workers": prepare_workers,
+    "chromium": prepare_chromium,
     "gcp": prepare_gcp,
     "spark": prepare_spark,
     "prism": prepare_prism,
     "flink": prepare_flink,
     "minio": prepare_minio,
-    "chromium": prepare_chromium,
 }
 
 

@@ -19,6 +19,7 @@ from beam_bpe import artifacts, storage, token_list, token_texts
 from beam_bpe.encoders import decoded_tokens
 from beam_bpe.provenance import Spread, frequencies, notes_on, sources, spread, summed
 from beam_bpe.reachability import is_initial, unreachable
+from beam_bpe.statistics import Statistics
 from beam_bpe.tokenizer import Tokenizer
 from beam_bpe.vocabulary import Vocabulary
 from beam_bpe.words import WordCounts
@@ -167,6 +168,7 @@ def audit(
     few_documents: int = FEW_DOCUMENTS,
     examples: int = EXAMPLES,
     allow_mismatch: bool = False,
+    statistics: Statistics | None = None,
 ) -> Audit:
     """Return what is doubtful about a vocabulary.
 
@@ -179,6 +181,7 @@ def audit(
         few_documents: at most so many documents are few.
         examples: words told of each finding.
         allow_mismatch: go on where the words were cut in another way than the vocabulary cuts, and note it.
+        statistics: those of the vocabulary on these words, if they were measured already.
 
     Raises:
         ValueError: there is no such kind, or the words were cut in another way.
@@ -197,7 +200,7 @@ def audit(
             f"long_run={long_run}, few_documents={few_documents}, examples={examples}: they are at least 2, 1 and 0"
         )
     told = tuple(kind for kind in KINDS if kind in kinds)
-    look = _Look(vocabulary, words, long_run, few_documents, examples, allow_mismatch)
+    look = _Look(vocabulary, words, long_run, few_documents, examples, allow_mismatch, statistics)
     told = tuple(kind for kind in told if kind not in look.untold)
     found = [finding for kind in told for finding in look.findings(kind)]
     order = {kind: number for number, kind in enumerate(KINDS)}
@@ -227,6 +230,7 @@ class _Look:
         few_documents: int,
         examples: int,
         allow_mismatch: bool,
+        statistics: Statistics | None,
     ):
         self.vocabulary, self.words = vocabulary, words
         self.long_run, self.few_documents, self.examples = long_run, few_documents, examples
@@ -243,7 +247,10 @@ class _Look:
         if words is None:
             return
         self.notes = notes_on(words, vocabulary, allow_mismatch)
-        groups = frequencies(words, self.tokenizer)
+        if statistics is None:
+            groups = frequencies(words, self.tokenizer)
+        else:
+            groups = {name: np.asarray(one.frequencies) for name, one in statistics.groups.items()}
         self.counts = summed(groups, self.tokenizer.vocab_size)
         self.groups = {name: counts for name, counts in groups.items() if counts.any()}
         if "documents" in words.table.column_names:

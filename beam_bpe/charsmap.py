@@ -19,6 +19,7 @@ import numpy as np
 
 from beam_bpe import _normalize
 from beam_bpe.precompiled import check_charsmap
+from beam_bpe.texts import changed
 
 #: The rules that the package ships, beside "identity".
 RULES = ("nmt_nfkc", "nfkc", "nmt_nfkc_cf", "nfkc_cf")
@@ -116,6 +117,7 @@ class Charsmap:
 
     Raises:
         ImportError: the sentencepiece package is not installed.
+        ValueError: it cannot take the symbols: one is too long, or holds NUL.
     """
 
     def __init__(self, step: str, spaces: Collection[str] = (), symbols: Sequence[str] = ()):
@@ -123,7 +125,8 @@ class Charsmap:
 
         tables = shipped(step[len(SHIPPED) :]) if step.startswith(SHIPPED) else unpacked(step)
         model = model_proto.messages()["ModelProto"]()
-        model.pieces.add(piece=b"<unk>", type=_UNKNOWN)
+        unknown = next(char for char in map(chr, range(0xE000, 0x110000)) if char not in symbols)  # which must be there
+        model.pieces.add(piece=unknown.encode(), type=_UNKNOWN)
         for symbol in symbols:
             model.pieces.add(piece=symbol.encode(), type=_USER_DEFINED)
         spec = model.normalizer_spec
@@ -136,7 +139,10 @@ class Charsmap:
         spec.escape_whitespaces = "escape_whitespaces" in spaces
         model.trainer_spec.model_type = _BPE
         model.trainer_spec.treat_whitespace_as_suffix = "dummy_suffix" in spaces
-        self._normalizer = package.SentencePieceProcessor(model_proto=model.SerializeToString())
+        try:
+            self._normalizer = package.SentencePieceProcessor(model_proto=model.SerializeToString())
+        except RuntimeError as error:
+            raise ValueError(f"sentencepiece cannot take the user-defined symbols: {str(error)[:200]}") from None
         self._spacing = _normalize.Spacing(*(one in spaces for one in SPACE_STEPS))
         self._spaced = bool(spaces)
         self._keeps_ascii = bare.normalize(_PRINTABLE) == _PRINTABLE
@@ -145,11 +151,7 @@ class Charsmap:
 
     def documents(self, data: Any, bounds: Any) -> tuple[bytes, bytes]:
         """Return documents normalized, side by side, and their bounds as packed int64 numbers."""
-        view = memoryview(data)
-        places = zip(bounds[::2].tolist(), bounds[1::2].tolist())
-        parts = [self._of(bytes(view[start:end])) for start, end in places]
-        ends = np.cumsum([0, *map(len, parts)], dtype=np.int64)
-        return b"".join(parts), np.repeat(ends, 2)[1:-1].tobytes()
+        return changed(data, bounds, self._of)
 
     def _of(self, text: bytes) -> bytes:
         if not self._keeps_ascii or not _is_printable(text) or (self._symbols is not None and self._symbols(text)):

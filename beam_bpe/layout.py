@@ -194,7 +194,7 @@ class Layout:
             whole_pieces=spec["whole_pieces"],
             prefix=tuple(spec["prefix"]),
             suffix=tuple(spec["suffix"]),
-            origin=spec["origin"],
+            origin=dict(spec["origin"]),
             scores=scores_by_id,
             user_defined=tuple(spec.get("user_defined", ())),
             unused=tuple(spec.get("unused", ())),

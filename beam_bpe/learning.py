@@ -306,6 +306,8 @@ class Learning:
         for symbol in self.user_defined_symbols:
             if " " in symbol or SPACE in symbol:
                 raise ValueError(f"the user-defined symbol {symbol!r} holds a space or U+2581, which begins words: leave it out")
+            if "\0" in symbol:
+                raise ValueError(f"the user-defined symbol {symbol!r} holds NUL, which no piece does: leave it out")
             if symbol in self.specials:
                 raise ValueError(f"{symbol!r} is a special token as well as a user-defined symbol: give it once")
         if self.split_by_number and not self.split_by_unicode_script:

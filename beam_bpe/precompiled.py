@@ -15,6 +15,8 @@ from typing import Any, Callable
 import numpy as np
 import regex
 
+from beam_bpe.texts import changed
+
 _LONGEST = 6  # bytes: from here on a cluster is not looked up as a whole
 _MOST_KEPT = 1 << 16  # clusters, of which there may be any number
 _JOINING = r"[\p{GCB=Extend}\p{GCB=ZWJ}\p{GCB=SpacingMark}]"
@@ -87,12 +89,7 @@ class Precompiled:
 
     def documents(self, data: Any, bounds: Any) -> tuple[bytes, bytes]:
         """Return documents normalized, side by side, and their bounds as packed int64 numbers."""
-        view = memoryview(data)
-        made = [
-            self.normalize(str(view[start:end], "utf-8")).encode() for start, end in zip(*(bounds.reshape(-1, 2).T.tolist()))
-        ]
-        ends = np.cumsum([0, *map(len, made)], dtype=np.int64)
-        return b"".join(made), np.repeat(ends, 2)[1:-1].tobytes()
+        return changed(data, bounds, lambda text: self.normalize(text.decode()).encode())
 
     def normalize(self, text: str) -> str:
         """Return a text normalized."""
@@ -158,8 +155,8 @@ def _changed(units: np.ndarray) -> np.ndarray:
         alive &= here & 0x800000FF == byte
         found |= alive & (here >> 8 & 1 == 1)
         places = np.where(alive, places ^ _offset(here), 0)
-    changed: np.ndarray = codes[found]
-    return changed
+    ends_there: np.ndarray = codes[found]
+    return ends_there
 
 
 @lru_cache(1)

@@ -20,7 +20,7 @@ from typing import Any, Callable, Sequence
 import numpy as np
 
 from beam_bpe import _normalize, reference_sentencepiece
-from beam_bpe.texts import WHITE_SPACE
+from beam_bpe.texts import WHITE_SPACE, changed
 
 METASPACE = "Metaspace:"
 _SPACE = "\u2581"
@@ -88,10 +88,7 @@ class Rewriting:
 
     def documents(self, data: Any, bounds: Any) -> tuple[bytes, bytes]:
         """Return documents rewritten, side by side, and their bounds as packed int64 numbers."""
-        view = memoryview(data)
-        made = [self._rewrite(str(view[start:end], "utf-8")).encode() for start, end in bounds.reshape(-1, 2).tolist()]
-        ends = np.cumsum([0, *map(len, made)], dtype=np.int64)
-        return b"".join(made), np.repeat(ends, 2)[1:-1].tobytes()
+        return changed(data, bounds, lambda text: self._rewrite(text.decode()).encode())
 
 
 class SpacingAround:
@@ -112,10 +109,7 @@ class SpacingAround:
 
     def documents(self, data: Any, bounds: Any) -> tuple[bytes, bytes]:
         """Return documents rewritten, side by side, and their bounds as packed int64 numbers."""
-        view = memoryview(data)
-        made = [self._of(bytes(view[start:end])) for start, end in bounds.reshape(-1, 2).tolist()]
-        ends = np.cumsum([0, *map(len, made)], dtype=np.int64)
-        return b"".join(made), np.repeat(ends, 2)[1:-1].tobytes()
+        return changed(data, bounds, self._of)
 
     def _of(self, text: bytes) -> bytes:
         if not any(symbol in text for symbol in self._holding):

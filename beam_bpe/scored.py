@@ -27,6 +27,7 @@ NEVER = frozenset(map(ord, "\0\x1f\u2585"))
 _BYTES = "<0x[0-9A-F]{2}>"
 _DIGITS = "0-9\uff10-\uff19"
 _AT_ONCE = 500  # symbols that one regular expression looks for
+_MOST = 1 << 31  # tokens that are asked for at most; the kernels count in 32 bits, and no table has so many
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,7 @@ def prepare(words: WordCounts, learning: Learning) -> Material:
     covering = most_frequent({character: count for character, count in counts.items() if character}, coverage)
     kept = [character for character in covering if character not in NEVER][: learning.limit_alphabet]
     characters = sum(counts.values()) - symbols
-    room = int(learning.vocab_size or 0) - len(learning.fixed)
+    room = min(int(learning.vocab_size or 0), _MOST) - len(learning.fixed)
     if room < len(kept):
         raise ValueError(
             f"vocab_size is {learning.vocab_size:,}, but the alphabet of {len(kept):,} characters and {len(learning.fixed):,} "

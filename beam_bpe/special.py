@@ -13,7 +13,7 @@ class SpecialTokens:
     """Find special tokens in bytes: leftmost first, and the longest of those that start together.
 
     Raises:
-        ValueError: a token is empty or stands twice.
+        ValueError: a token is empty or no text, or stands twice.
 
     >>> tokens = SpecialTokens(["<|end|>"])
     >>> bounds, cuts = tokens.cut(b"a<|end|>bc", np.array([0, 10]))
@@ -31,6 +31,8 @@ class SpecialTokens:
                 raise TypeError(f"special token {i} is a {type(token).__name__}, not text: {token!r}")
             if not token:
                 raise ValueError(f"special token {i} is empty")
+            if any("\ud800" <= char <= "\udfff" for char in token):
+                raise ValueError(f"special token {token!r} holds half a surrogate pair, which no text does")
             if token in seen:
                 raise ValueError(f"special token {token!r} stands twice")
             seen.add(token)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, Callable
+
 import numpy as np
 
 from beam_bpe import _scan
@@ -55,6 +57,14 @@ def is_text(data: memoryview, bounds: np.ndarray) -> bool:
         return False
     edges = bounds[bounds < len(data)]  # no document may begin or end inside a character
     return not bool(((np.frombuffer(data, np.uint8)[edges] & 0xC0) == 0x80).any())
+
+
+def changed(data: Any, bounds: np.ndarray, change: Callable[[bytes], bytes]) -> tuple[bytes, bytes]:
+    """Return documents, each of them changed, side by side, and their bounds as packed int64 numbers."""
+    view = memoryview(data)
+    made = [change(bytes(view[start:end])) for start, end in bounds.reshape(-1, 2).tolist()]
+    ends = np.cumsum([0, *map(len, made)], dtype=np.int64)
+    return b"".join(made), np.repeat(ends, 2)[1:-1].tobytes()
 
 
 def pieces_of_invalid(data: bytes, pre_tokenizer: PreTokenizer) -> list[bytes]:

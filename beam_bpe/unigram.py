@@ -198,5 +198,3 @@ def _whole(name: str, number: int, least: int, most: int = 2**63 - 1) -> int:
     if not least <= number <= most:
         raise ValueError(f"{name} is {number}; it lies between {least} and {most:,}")
     return int(number)
-
-

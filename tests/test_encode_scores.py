@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from beam_bpe import StreamDecoder, Tokenizer, _encode
+from beam_bpe import StreamDecoder, Tokenizer, _encode, train
 from beam_bpe.formats import sentencepiece as formats
 from beam_bpe.lattice import Lattice
 from beam_bpe.layout import AddedToken, Layout
@@ -20,6 +20,7 @@ from beam_bpe.model import Model, byte_token
 from beam_bpe.pretokenize import pre_tokenizer
 from beam_bpe.reference_sentencepiece_encoding import Encoder as Reference
 from beam_bpe.vocabulary import Vocabulary
+from beam_bpe.words import WordCounts
 
 QUICK = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
 ALGORITHMS = ("sentencepiece-bpe", "unigram")
@@ -309,6 +310,26 @@ def test_text_comes_back(algorithm):
         assert "".join(map(stream.push, ids)) + stream.flush() == text
 
     comes_back()
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize(
+    "normalizer, fallback, text, decoded",
+    [
+        ("metaspace", True, " a  日\n<0x41> ", " a  日\n<0x41> "),
+        ("metaspace", True, "a▁b", "a b"),
+        ("metaspace", False, "a日本b", "a ⁇ b"),
+        ("sentencepiece", True, " a  b ", "a b"),
+        ("NFKC+metaspace", True, "ﬁ a", "fi a"),
+        ("metaspace", True, "a<s>b", "a<s> b"),  # what follows a special token has a space before it, as the whole text has
+    ],
+)
+def test_what_comes_back_of_a_text(algorithm, normalizer, fallback, text, decoded):
+    """All of it, with three exceptions: U+2581, what has no token, and what the normalizer changes; and special tokens cut."""
+    words = WordCounts.from_documents(["a b ab", " ab\n"], pattern="metaspace", normalizer=normalizer)
+    vocabulary = train(words, 300, algorithm=algorithm, byte_fallback=fallback, special_tokens=["<s>"])
+    tokenizer = Tokenizer(vocabulary)
+    assert tokenizer.decode(tokenizer.encode(text, allowed_special="all")) == decoded
 
 
 def test_spaces_at_the_ends():

@@ -242,6 +242,14 @@ def test_what_is_learned(family, learned, tmp_path):
     assert model.option("user_defined_symbols") == (("<x>",) if family == "bpe, bytes" else ())
 
 
+@pytest.mark.parametrize("kept", [5, {"trainer": {"none": 1}}, {"trainer": {"vocab_size": "x"}}, {"normalizer": [1]}, {"others": 5}])
+def test_what_is_kept_of_a_file_and_is_damaged(kept, learned, tmp_path):
+    vocabulary = learned["bpe"]
+    damaged = replace(vocabulary, layout=replace(vocabulary.layout, origin={"sentencepiece": kept}))
+    with pytest.raises(ValueError, match="keeps of its .model file is damaged"):
+        formats.save(damaged, str(tmp_path / "m.model"), "sentencepiece")
+
+
 @pytest.mark.parametrize("family", ["bpe", "bpe, bytes", "unigram", "unigram, bytes"])
 def test_to_tokenizers_and_back(family, learned, tmp_path):
     pytest.importorskip("tokenizers")

@@ -746,8 +746,9 @@ def test_our_own_files(family, tmp_path):
         ({"normalizer": "NFX", "normalizer_spec": {}}, "there is no normalizer 'NFX'"),
         ({"normalizer": "NFC"}, "no 'normalizer_spec'"),
         ({"layout": None}, "its header holds what it must not"),
+        ({"layout": {**FAMILIES["apart"].layout.spec(), "origin": [1]}}, "its header holds what it must not"),
     ],
-    ids=range(19),
+    ids=range(20),
 )  # fmt: skip
 def test_damaged_headers(header, said, tmp_path):
     from beam_bpe import artifacts

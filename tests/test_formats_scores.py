@@ -12,13 +12,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from beam_bpe import Tokenizer, charsmap, formats
+from beam_bpe import Tokenizer, charsmap, formats, train
 from beam_bpe.artifacts import FormatError
 from beam_bpe.formats import components, huggingface
 from beam_bpe.formats.difficult import TEXTS, own_texts
 from beam_bpe.formats.scored import is_rounding
 from beam_bpe.layout import AddedToken
 from beam_bpe.model import byte_token
+from beam_bpe.words import WordCounts
 
 tokenizers = pytest.importorskip("tokenizers")
 from tokenizers import Regex, models, normalizers, pre_tokenizers, trainers  # noqa: E402
@@ -202,6 +203,16 @@ def test_decoding(family, tmp_path):
             continue
         ids = ours.encode(text, allowed_special="all")
         assert ours.decode(ids) == theirs.decode(ids, skip_special_tokens=False), text
+
+
+@pytest.mark.parametrize("options", [{"algorithm": "unigram"}, {"algorithm": "sentencepiece-bpe"}, {"unit": "character", "byte_fallback": True}])
+def test_decoding_of_what_was_learned(options):
+    """The normalizer has a short name there."""
+    words = WordCounts.from_documents(["low lower  newest "], pattern="metaspace", normalizer="metaspace")
+    vocabulary = train(words, 300, **options)
+    theirs = tokenizers.Tokenizer.from_str(json.dumps(huggingface.content_of(vocabulary)))
+    for text in ("low", " low  new ", "", " "):
+        assert theirs.decode(theirs.encode(text).ids) == text == Tokenizer(vocabulary).decode(Tokenizer(vocabulary).encode(text))
 
 
 def test_components_there_and_back():

@@ -77,6 +77,7 @@ LOW = {"low": 5, "lower": 2, "newest": 6, "widest": 3}
         ({"algorithm": "sentencepiece-bpe", "split_by_number": True}, "it needs split_by_unicode_script=True"),
         ({"algorithm": "sentencepiece-bpe", "user_defined_symbols": ["a b"]}, "the user-defined symbol 'a b' holds a space or"),
         ({"algorithm": "sentencepiece-bpe", "user_defined_symbols": ["▁a"]}, "the user-defined symbol '▁a' holds a space or"),
+        ({"algorithm": "sentencepiece-bpe", "user_defined_symbols": ["a\0"]}, r"the user-defined symbol 'a\\x00' holds NUL"),
         ({"algorithm": "sentencepiece-bpe", "user_defined_symbols": ["x", "x"]}, "user_defined_symbols holds 'x' twice"),
         ({"algorithm": "sentencepiece-bpe", "user_defined_symbols": [""]}, "user_defined_symbols holds '', which is empty"),
         ({"algorithm": "sentencepiece-bpe", "user_defined_symbols": ["\ud800"]}, "which is half a surrogate pair"),
@@ -313,6 +314,12 @@ def test_a_coverage_that_is_one(coverage):
 )
 def test_options_that_are_told(error, message, options):
     refused(error, message, **options)
+
+
+@pytest.mark.parametrize("algorithm", ["sentencepiece-bpe", "unigram"])
+def test_a_size_beyond_all_numbers_is_one_that_is_not_reached(algorithm):
+    sizes = [len(train({"▁low": 3, "▁lower": 2}, size, algorithm=algorithm)) for size in (1000, 2**40, 2**64, 10**30)]
+    assert len(set(sizes)) == 1
 
 
 def test_numbers_of_numpy():

@@ -114,6 +114,13 @@ def test_any_text_as_the_package(text):
     assert normalize(text, "sentencepiece:nmt_nfkc+sentencepiece") == peer.normalize(text)
 
 
+def test_symbols_spelled_as_what_the_package_needs():
+    pytest.importorskip("sentencepiece")
+    assert bytes(normalize_documents("ﬁ <unk>x".encode(), np.array([0, 10]), "sentencepiece:nfkc", ("<unk>",))[0]) == b"fi <unk>x"
+    with pytest.raises(ValueError, match="sentencepiece cannot take the user-defined symbols"):
+        normalize_documents(b"low lower", np.array([0, 9]), "sentencepiece:nfkc", ("a\0",))
+
+
 def test_tables_of_another_file():
     spm, peer = peers("nfkc_cf")
     tables = charsmap.shipped("nfkc_cf")

@@ -69,7 +69,7 @@ def test_order_and_bytes_are_kept():
         (["<a>", b"<b>"], TypeError, "special token 1 is a bytes, not text: b'<b>'"),
         ([None], TypeError, "special token 0 is a NoneType"),
         ("<a>", TypeError, "a list of texts, not one text: '<a>'"),
-        (["\ud800"], ValueError, "surrogates"),
+        (["<a>", "\ud800"], ValueError, r"'\\ud800' holds half a surrogate pair"),
     ],
 )
 def test_refused(tokens, error, message):

@@ -196,6 +196,26 @@ def test_wordpiece_is_learned(tmp_path):
     assert Tokenizer.load(str(tmp_path / "v")).vocabulary == expected and expected.model.max_input_chars_per_word == 9
 
 
+SCORED = """
+providers:
+  - include: {{ provider }}
+pipeline:
+  transforms:
+    - type: LearnVocabulary
+      config: {inputs: {{ text }}, output: {{ vocabulary }}, vocab_size: 290, algorithm: unigram, byte_fallback: true,
+               user_defined_symbols: ["<x>"], special_tokens: ["<s>"], character_coverage: 0.9, shrinking_factor: 0.8}
+"""
+
+
+def test_unigram_is_learned(tmp_path):
+    (tmp_path / "a.txt").write_text(TEXT)
+    run(SCORED, provider=yaml_provider.PROVIDER, text=tmp_path / "a.txt", vocabulary=tmp_path / "v")
+    words = WordCounts.from_documents([TEXT], special_tokens=["<s>"], pattern="metaspace", normalizer="metaspace")
+    options = {"byte_fallback": True, "user_defined_symbols": ["<x>"], "special_tokens": ["<s>"]}
+    expected = train(words, 290, algorithm="unigram", character_coverage=0.9, shrinking_factor=0.8, **options)
+    assert Tokenizer.load(str(tmp_path / "v")).vocabulary == expected and expected.model.byte_fallback
+
+
 CHAIN = """
 providers:
   - include: {{ provider }}

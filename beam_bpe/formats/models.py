@@ -14,6 +14,7 @@ from beam_bpe.formats import bytelevel, scored, spaces
 from beam_bpe.formats.unsupported import Unsupported
 from beam_bpe.layout import MOST_IDS, AddedToken
 from beam_bpe.model import SCORED, Model, byte_token
+from beam_bpe.normalize import steps_of
 from beam_bpe.vocabulary import Vocabulary
 
 KINDS = ("BPE", "WordPiece", "WordLevel", "Unigram")
@@ -374,7 +375,8 @@ def write_model(vocabulary: Vocabulary, vocab: Mapping[str, int], kept: Mapping[
 
 def write_decoder(model: Model, normalizer: str | None) -> dict[str, Any] | None:
     """Return the component "decoder" of a model behind a normalizer."""
-    if model.algorithm in ("bpe", *SCORED) and (found := spaces.write_decoder(normalizer, model.byte_fallback)):
+    steps = "+".join(steps_of(normalizer)) if normalizer is not None else None
+    if model.algorithm in ("bpe", *SCORED) and (found := spaces.write_decoder(steps, model.byte_fallback)):
         return found
     if model.is_byte_level:
         return {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": False, "use_regex": False}

@@ -17,7 +17,7 @@ from beam_bpe import artifacts, storage
 from beam_bpe.artifacts import FormatError
 from beam_bpe.layout import Layout
 from beam_bpe.model import Model, byte_token
-from beam_bpe.normalize import spec
+from beam_bpe.normalize import shown, spec
 from beam_bpe.pretokenize import PreTokenizer
 
 MERGES_FILE = "merges.parquet"
@@ -193,7 +193,8 @@ def load(folder: str, make: Callable[..., Any], *, allow_callables: Iterable[str
         model = Model.from_spec({**header.get("model", {}), "algorithm": header["algorithm"], "unit": header["unit"]})
         normalizer = header["normalizer"]
         if normalizer is not None and (here := spec(normalizer)) != header["normalizer_spec"]:
-            raise ValueError(f"the normalizer {normalizer!r} was {header['normalizer_spec']}; here it is {here}")
+            was = str(header["normalizer_spec"])
+            raise ValueError(f"the normalizer {shown(normalizer)[:200]!r} was {was[:300]}; here it is {str(here)[:300]}")
         layout = None
         alphabet = b"".join(tokens["token"][:256].to_pylist())
         if "layout" in header:

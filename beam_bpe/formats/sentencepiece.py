@@ -178,7 +178,12 @@ def save(vocabulary: Vocabulary, path: str, *, overwrite: bool = False, verify: 
         FileExistsError: something else stands there, and `overwrite` is not set.
         ImportError: `sentencepiece` is not installed, and verify is set.
     """
-    data = content_of(model_of_vocabulary(vocabulary))
+    try:
+        data = content_of(model_of_vocabulary(vocabulary))
+    except (AttributeError, KeyError, TypeError) as error:
+        if vocabulary.layout is None or _ORIGIN not in vocabulary.layout.origin:
+            raise
+        raise ValueError(f"what the vocabulary keeps of its .model file is damaged: {str(error)[:200]}") from None
     if verify:
         _verify(vocabulary, data)
     path = os.fspath(path)

@@ -263,6 +263,7 @@ class Tokenizer:
         """Return the n best segmentations of a text by a Unigram model, special tokens being text: (ids, sum of scores).
 
         The first is that of `encode`, but for sums that are equal when they are rounded to 32 bits. There may be fewer.
+        Two may have the same ids, where neighbouring unknown characters became one token.
 
         Raises:
             ValueError: n is less than 1, or the vocabulary is not of Unigram.
@@ -382,7 +383,8 @@ class Tokenizer:
         finder = self._finders(find) if find or self._always else None
         if finder is not None and not finder.may_occur_in(bytes(view)):
             finder = None
-        if finder is None and self._scanner != _PIECES and is_text(view, bounds):
+        repaired = self.vocabulary.normalizer is not None  # what is not UTF-8, by the normalizer
+        if finder is None and self._scanner != _PIECES and (repaired or is_text(view, bounds)):
             return self._encode_text(view, bounds, most, width)
         documents = [bytes(view[start:end]) for start, end in zip(bounds[::2].tolist(), bounds[1::2].tolist())]
         batch = self._encode_segments([self._segments(document, finder) for document in documents], special == "drop")

@@ -238,7 +238,8 @@ static inline int encode_chunks(const Model *m, Cache *c, const u8 *at, const u8
     Cutter cut = {at, at, end};
     const Unigram *u = m->unigram;
     while (cut.at < end && out->n < stop) {
-        size_t n = cut_chunks(m->chunks, &cut, words, SHORT_PIECE, chunks, stop - out->n < PIECES ? stop - out->n : PIECES);
+        size_t most = stop - out->n < PIECES ? stop - out->n : PIECES;
+        size_t n = cut_chunks(m->chunks, &cut, words, u != NULL, SHORT_PIECE, chunks, most);
         for (size_t i = 0; i < n; i++) {
             if (chunks[i].length <= SHORT_PIECE) {
                 keys[i] = piece_key(c, chunks[i].start, chunks[i].length, limit, 0);
@@ -263,6 +264,11 @@ static inline int encode_chunks(const Model *m, Cache *c, const u8 *at, const u8
                                                : encode_characters(m, c, p, length, 0, out);
                 fuse_joint(m->characters, out, from, &state->after_unknown);
             }
+            if (error) return error;
+        }
+        if (u && cut.at < cut.until && is_dense(cut.at, end) && out->n < stop) {
+            if (words && is_metaspace(cut.at, end)) *state = (State){0, 0};
+            int error = unigram_dense(u, c, &cut.at, cut.until, stop, state, out);
             if (error) return error;
         }
         settle(out);

@@ -29,6 +29,7 @@ typedef struct { /* for pieces of 16 to 31 bytes; segments are not kept here */
 typedef struct { /* a place in a chunk that scores segment; NOWHERE: it has not been reached */
     union {
         double sum; /* of the best way to it */
+        float single; /* in single precision */
         u64 next;   /* then the next place of the best path */
     };
     u32 from, piece; /* the last piece of the best way */

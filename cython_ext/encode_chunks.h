@@ -101,15 +101,36 @@ typedef struct { /* how far a text is cut; a long chunk is cut further, up to `u
     const u8 *at, *until, *end;
 } Cutter;
 
-/* Put up to `most` chunks into `chunks`.  words: they end before each U+2581, whatever the pieces. */
-static inline size_t cut_chunks(const Chunks *s, Cutter *cut, int words, u64 longest, Word *chunks, size_t most) {
+/* Whether U+3000 or a later character stands at p, or behind U+2581: mostly of a script without spaces. */
+static inline int is_dense(const u8 *p, const u8 *end) {
+    if (is_metaspace(p, end)) p += 3;
+    return p < end && *p >= 0xE3;
+}
+
+/* Whether a line ends in the n <= 16 bytes at p; they are searched only where 16 can be read. */
+static inline int has_newline(const u8 *p, u64 n, const u8 *end) {
+    if (end - p < 16) return 0;
+    const u64 ones = 0x0101010101010101ull;
+    u64 a = load64(p) ^ '\n' * ones, b = load64(p + 8) ^ '\n' * ones;
+    a = (a - ones) & ~a & (ones << 7); /* the lowest bit that is set is right */
+    b = (b - ones) & ~b & (ones << 7);
+    u64 at = a ? (u64)__builtin_ctzll(a) >> 3 : b ? 8 + ((u64)__builtin_ctzll(b) >> 3) : 16;
+    return at < n;
+}
+
+/* Put up to `most` chunks into `chunks`.  words: they end before each U+2581, whatever the pieces.  stops: fewer, where a
+ * text that is dense begins.  Short ones are whole, but for lines: few vocabularies have pieces across their ends. */
+static inline size_t cut_chunks(const Chunks *s, Cutter *cut, int words, int stops, u64 longest, Word *chunks,
+                                size_t most) {
     size_t n = 0;
     for (const u8 *p = cut->at, *q; p < cut->end && n < most; p = q) {
         if (p == cut->until) {
             cut->until = next_metaspace(p, cut->end);
             while (cut->until < cut->end && s->joins[cut->until[-1]] && !words) cut->until = next_metaspace(cut->until, cut->end);
         }
-        q = (u64)(cut->until - p) <= longest ? cut->until : next_barrier(s, p, cut->until);
+        if (stops && is_dense(p, cut->end)) break;
+        u64 left = (u64)(cut->until - p);
+        q = left <= longest && !has_newline(p, left, cut->end) ? cut->until : next_barrier(s, p, cut->until);
         chunks[n].start = p;
         chunks[n++].length = (size_t)(q - p);
         cut->at = q;

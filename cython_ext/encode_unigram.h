@@ -9,224 +9,89 @@
  *    is ahead of the second by more than 2 k half ulps.
  *  - What is kept with it is the largest sum at its beginning for which that holds.  Beyond, it is cut anew in the text's
  *    own arithmetic.
+ * Scripts without spaces, and what is long, are cut in the text's own arithmetic and not cached.
  */
 #ifndef BEAM_BPE_ENCODE_UNIGRAM_H
 #define BEAM_BPE_ENCODE_UNIGRAM_H
 
 #include "encode_cache.h"
-#include "encode_chunks.h"
-
-#include <math.h>
+#include "encode_unigram_model.h"
 
 #define FURTHEST 100000.0
-
-#define FREE 0x100u /* the label of a place without a node, and of the root */
-#define LABEL_BITS 9
-
-typedef struct { /* a node of a double array (Aoe 1989): that of a byte is at base + byte, if its label is that byte */
-    u32 base;
-    u32 piece; /* id, or the number of none, << LABEL_BITS | label */
-} Branch;
-
-typedef struct Unigram {
-    Branch *branches; /* the root is 0 */
-    double *scores; /* by id; then 0 of what fills up a cached chunk, and -inf of no piece */
-    double largest; /* the largest magnitude of a score */
-    u32 none;       /* the number of no piece */
-    u64 longest;    /* bytes of a piece or a character */
-    u32 unk;
-    double unk_score; /* of a character that is no piece */
-    const u32 *byte_ids; /* what an unknown character becomes; NULL: unk, and of neighbours one is left */
-    u32 bytes[256];
-    int single;
-    Model barriers; /* only its tokens and which characters they have side by side */
-    Chunks chunks;
-} Unigram;
+enum { MOST_ISLAND = 255 }; /* bytes between places that no piece crosses, in scripts without spaces */
 
 typedef struct { /* how far a text has been encoded */
     double sum;
     int after_unknown;
 } State;
 
-static inline double magnitude(double x) { return x < 0 ? -x : x; }
-
-static inline double rounded(double sum, int single) { return single ? (double)(float)sum : sum; }
-
-/* ---- making it ------------------------------------------------------------------------------ */
-
-static inline void unigram_free(Unigram *u) {
-    free(u->branches);
-    free(u->scores);
-    model_free(&u->barriers);
-    chunks_free(&u->chunks);
-    memset(u, 0, sizeof *u);
-}
-
-typedef struct { /* the pieces from `low` to `high` in the order of their bytes begin alike, up to a node */
-    u32 low, high, depth, node;
-} Range;
-
-typedef struct {
-    u32 id, length;
-    const u8 *bytes;
-} Key;
-
-static inline int by_bytes(const void *one, const void *other) {
-    const Key *a = (const Key *)one, *b = (const Key *)other;
-    int order = memcmp(a->bytes, b->bytes, a->length < b->length ? a->length : b->length);
-    return order ? order : (a->length > b->length) - (a->length < b->length);
-}
-
-typedef struct { /* a double array while it is made */
-    Branch *branches;
-    u32 *next, *previous; /* the free places are a list; 0 is its end, since the root is never free */
-    u8 *used;             /* by base: a node has it */
-    u64 size;
-    u32 first, last, none;
-} Growing;
-
-static inline int branches_grow(Growing *g, u64 size) {
-    if (size <= g->size) return 0;
-    size += size / 2 + 1024;
-    if (size >= NOWHERE) return OUT_OF_MEMORY;
-    void *branches = realloc(g->branches, size * sizeof *g->branches), *next, *previous, *used;
-    if (branches) g->branches = (Branch *)branches;
-    if ((next = realloc(g->next, 4 * size))) g->next = (u32 *)next;
-    if ((previous = realloc(g->previous, 4 * size))) g->previous = (u32 *)previous;
-    if ((used = realloc(g->used, size))) g->used = (u8 *)used;
-    if (!branches || !next || !previous || !used) return OUT_OF_MEMORY;
-    memset(g->used + g->size, 0, size - g->size);
-    for (u64 i = g->size; i < size; i++) {
-        g->branches[i] = (Branch){0, g->none << LABEL_BITS | FREE};
-        if (!i) continue;
-        g->next[i] = 0;
-        g->previous[i] = g->last;
-        if (g->last) g->next[g->last] = (u32)i;
-        else g->first = (u32)i;
-        g->last = (u32)i;
-    }
-    g->size = size;
-    return 0;
-}
-
-static inline void take_place(Growing *g, u32 at, u8 label) {
-    if (g->previous[at]) g->next[g->previous[at]] = g->next[at];
-    else g->first = g->next[at];
-    if (g->next[at]) g->previous[g->next[at]] = g->previous[at];
-    else g->last = g->previous[at];
-    g->branches[at].piece = g->none << LABEL_BITS | label;
-}
-
-static inline int is_free(const Growing *g, u64 at) { return at >= g->size || (g->branches[at].piece & FREE); }
-
-/* A base that no other node has and where all children find room; a few are tried, behind the end there is one always. */
-static inline u32 find_base(const Growing *g, const u8 *children, u32 n, u64 end) {
-    u32 tried = 0;
-    for (u32 at = g->first; at && at < end && tried < 64; at = g->next[at], tried++) {
-        u32 k = 1;
-        if (at < children[0] || g->used[at - children[0]]) continue;
-        while (k < n && is_free(g, at - children[0] + (u64)children[k])) k++;
-        if (k == n) return at - children[0];
-    }
-    return (u32)end; /* where no base is used yet, or only those of the children of the root */
-}
-
-/* The trie of sorted keys, depth first: so the nodes of a piece lie near to each other. */
-static inline int branches_make(Unigram *u, const Key *keys, u32 n) {
-    u64 queued = 1, room = 1024, end = 1;
-    Growing g;
-    memset(&g, 0, sizeof g);
-    g.none = u->none;
-    Range *queue = (Range *)malloc(room * sizeof *queue);
-    int error = !queue || branches_grow(&g, 1024) ? OUT_OF_MEMORY : 0;
-    if (!error) queue[0] = (Range){0, n, 0, 0};
-    while (queued && !error) {
-        Range r = queue[--queued];
-        Branch *node = &g.branches[r.node];
-        u8 children[256];
-        u32 starts[257], k = 0;
-        if (r.low < r.high && keys[r.low].length == r.depth)
-            node->piece = keys[r.low++].id << LABEL_BITS | (node->piece & ((1u << LABEL_BITS) - 1));
-        for (u32 j = r.low; j < r.high; j++)
-            if (!k || children[k - 1] != keys[j].bytes[r.depth]) {
-                starts[k] = j;
-                children[k++] = keys[j].bytes[r.depth];
-            }
-        node->base = NOWHERE;
-        if (!k) continue;
-        starts[k] = r.high;
-        u32 base = find_base(&g, children, k, end);
-        if ((error = branches_grow(&g, (u64)base + 256))) break;
-        if (queued + k > room) {
-            Range *more = (Range *)realloc(queue, (room = 2 * room + k) * sizeof *queue);
-            if (!more) {
-                error = OUT_OF_MEMORY;
-                break;
-            }
-            queue = more;
-        }
-        g.used[base] = 1;
-        g.branches[r.node].base = base;
-        for (u32 j = 0; j < k; j++) {
-            take_place(&g, base + children[j], children[j]);
-            queue[queued++] = (Range){starts[j], starts[j + 1], r.depth + 1, base + children[j]};
-            if (base + children[j] >= end) end = (u64)base + children[j] + 1;
-        }
-    }
-    if (!error) error = branches_grow(&g, end + 256);
-    for (u64 i = 0; i < g.size && !error; i++) /* behind the end nothing is found */
-        if (g.branches[i].base == NOWHERE) g.branches[i].base = (u32)end;
-    u->branches = g.branches;
-    free(g.next);
-    free(g.previous);
-    free(g.used);
-    free(queue);
-    return error;
-}
-
-/* Tokens are text, holes are empty; no two are the same.  byte_ids: of 256 bytes, or NULL. */
-static inline int unigram_init(Unigram *u, u32 n_tokens, const u8 *tokens, const i64 *starts, const double *scores, u32 unk,
-                               double unk_score, const u32 *byte_ids, int single) {
-    u32 no_bytes[256], n = 0;
-    Key *keys = (Key *)malloc(((u64)n_tokens + 1) * sizeof *keys);
-    u8 *formed = (u8 *)malloc((u64)n_tokens + 1);
-    int error = OUT_OF_MEMORY;
-    memset(no_bytes, 0xFF, sizeof no_bytes);
-    u->scores = (double *)malloc(8 * ((u64)n_tokens + 2));
-    if (!keys || !formed || !u->scores) goto done;
-    if ((error = model_start(&u->barriers, n_tokens, 0, tokens, starts, no_bytes, 0))) goto done;
-    memset(formed, 1, (u64)n_tokens + 1);
-    if ((error = model_barriers(&u->barriers, formed))) goto done;
-    if ((error = chunks_init(&u->chunks, &u->barriers))) goto done;
-    u->unk = unk;
-    u->unk_score = unk_score;
-    u->single = single;
-    if (byte_ids) memcpy(u->bytes, byte_ids, sizeof u->bytes);
-    u->byte_ids = byte_ids ? u->bytes : NULL;
-    u->longest = 4;
-    u->largest = magnitude(unk_score);
-    for (u32 id = 0; id < n_tokens; id++) {
-        u64 length = token_length(&u->barriers, id);
-        u->scores[id] = rounded(scores[id], single);
-        if (!length) continue;
-        if (magnitude(u->scores[id]) > u->largest) u->largest = magnitude(u->scores[id]);
-        keys[n++] = (Key){id, (u32)length, token_bytes(&u->barriers, id)};
-        if (length > u->longest) u->longest = length;
-    }
-    u->scores[unk] = unk_score;
-    u->scores[n_tokens] = 0;
-    u->scores[u->none = n_tokens + 1] = -INFINITY;
-    qsort(keys, n, sizeof *keys, by_bytes);
-    error = branches_make(u, keys, n);
-done:
-    free(keys);
-    free(formed);
-    return error;
-}
+/* a + b, rounded.  Single precision: both are, and so is their sum. */
+static inline double added(double a, double b, int single) { return single ? (double)((float)a + (float)b) : a + b; }
 
 /* ---- the best path -------------------------------------------------------------------------- */
 
-static inline void reach(Place *place, double sum, u64 from, u32 piece) {
+/* The character of n bytes at p alone; return its score. */
+static inline double alone_at(const Unigram *u, u32 code, int single, u32 *piece) {
+    const Alone alone = u->alone[code];
+    *piece = alone.piece ? alone.piece - 1 : u->unk;
+    if (!single) return u->scores[*piece];
+    return alone.piece ? (double)alone.score : u->unk_score;
+}
+
+/* What begins with a character and the one at p; NULL: nothing, or that one is cut off. */
+static inline const Joint *joint_at(const Unigram *u, u32 code, const u8 *p, const u8 *end) {
+    u64 length;
+    if (p >= end || (length = character_bytes(*p)) > (u64)(end - p)) return NULL;
+    u64 key = adjacency(code, code_point(p, length)), slot = joint_slot(u, key);
+    return slot == NOWHERE ? NULL : joint_from(u, slot, key);
+}
+
+/* Reach all places from place i, whose sum is `base`, where a character `code` is; return its bytes.  all: also by none,
+ * which scores -inf. */
+static inline __attribute__((always_inline)) u64 reach_all(const Unigram *u, u32 code, const u8 *p, u64 i, u64 n, double base,
+                                                           int single, int all, void (*reach)(void *, u64, double, u64, u32),
+                                                           void *places) {
+    u64 length = character_bytes(p[i]), at = i + length;
+    u32 piece, next;
+    double score = alone_at(u, code, single, &piece);
+    reach(places, at, added(base, score, single), i, piece);
+    if (at == n) return length;
+    if ((code | p[at]) < 0x80) { /* a few nodes, which stay near */
+        next = u->ascii[code];
+    } else {
+        const Joint *joint = joint_at(u, code, p + at, p + n);
+        if (!joint) return length;
+        at += character_bytes(p[at]);
+        piece = joint->key & ((1u << PIECE_BITS) - 1);
+        if (all || piece != u->none)
+            reach(places, at, added(base, single ? (double)joint->score : u->scores[piece], single), i, piece);
+        next = joint->base;
+    }
+    if (next == NOWHERE) return length;
+    for (; at < n; at++) {
+        const Branch *node = &u->branches[next + p[at]];
+        if ((node->piece & LABEL_MASK) != p[at]) break;
+        piece = node->piece >> LABEL_BITS;
+        next = node->base;
+        if (all || piece != u->none) reach(places, at + 1, added(base, u->scores[piece], single), i, piece);
+    }
+    return length;
+}
+
+static inline u32 code_in(const u8 *p) { return code_point(p, character_bytes(*p)); }
+
+/* None of this is a branch, which nobody could foresee. */
+static inline __attribute__((always_inline)) void reach_single(void *places, u64 at, double sum, u64 from, u32 piece) {
+    Place *place = (Place *)places + at;
+    float ours = (float)sum;
+    int ahead = ours > place->single;
+    place->single = ahead ? ours : place->single;
+    place->from = ahead ? (u32)from : place->from;
+    place->piece = ahead ? piece : place->piece;
+}
+
+static inline __attribute__((always_inline)) void reach_place(void *places, u64 at, double sum, u64 from, u32 piece) {
+    Place *place = (Place *)places + at;
     if (place->from != NOWHERE && !(sum > place->sum)) return;
     place->sum = sum;
     place->from = (u32)from;
@@ -239,8 +104,7 @@ static inline __attribute__((always_inline)) void best_sums(const Unigram *u, co
     for (u64 i = 1; i <= n; i++) places[i].from = NOWHERE;
     places[0].sum = begin;
     places[0].from = 0;
-    for (u64 i = 0, length; i < n; i += length) {
-        length = character_bytes(p[i]);
+    for (u64 i = 0; i < n;) {
         if (single && !(magnitude(places[i].sum) <= FURTHEST)) {
             double base = places[i].sum;
             u64 stop = i + u->longest < n ? i + u->longest : n;
@@ -248,19 +112,16 @@ static inline __attribute__((always_inline)) void best_sums(const Unigram *u, co
                 if (places[j].from != NOWHERE) places[j].sum = rounded(places[j].sum - base, 1);
             places[i].sum = 0;
         }
-        double base = places[i].sum;
-        int alone = 0;
-        const Branch *node = u->branches;
-        for (u64 j = i; j < n; j++) {
-            node = &u->branches[node->base + p[j]];
-            if ((node->piece & ((1u << LABEL_BITS) - 1)) != p[j]) break;
-            u32 piece = node->piece >> LABEL_BITS;
-            if (piece == u->none) continue;
-            reach(&places[j + 1], rounded(base + u->scores[piece], single), i, piece);
-            alone |= j + 1 == i + length;
-        }
-        if (!alone) reach(&places[i + length], rounded(base + u->unk_score, single), i, u->unk);
+        i += reach_all(u, code_in(p + i), p, i, n, places[i].sum, single, 0, reach_place, places);
     }
+}
+
+/* The same in single precision where no sum comes near to FURTHEST. */
+static inline void best_singles(const Unigram *u, const u8 *p, u64 n, double begin, Place *places) {
+    for (u64 i = 1; i <= n; i++) places[i].single = -INFINITY;
+    places[0].single = (float)begin;
+    for (u64 i = 0; i < n;) i += reach_all(u, code_in(p + i), p, i, n, places[i].single, 1, 1, reach_single, places);
+    places[n].sum = places[n].single;
 }
 
 /* Link the best path from the left: the place behind a piece is `next` of the one before it. */
@@ -277,9 +138,10 @@ typedef struct { /* the places of a short chunk, with the sum of the second best
     u64 last[WIDE_PIECE + 1]; /* of the best way: where its last piece begins << 32 | the piece */
 } Short;
 
-static inline void reach_short(Short *s, u64 at, double sum, u64 last) {
+static inline __attribute__((always_inline)) void reach_short(void *places, u64 at, double sum, u64 from, u32 piece) {
+    Short *s = (Short *)places;
     double best = s->best[at], lower = sum < best ? sum : best;
-    s->last[at] = sum > best ? last : s->last[at]; /* none of this is a branch, which nobody could foresee */
+    s->last[at] = sum > best ? from << 32 | piece : s->last[at]; /* none of this is a branch, which nobody could foresee */
     s->best[at] = sum > best ? sum : best;
     s->second[at] = lower > s->second[at] ? lower : s->second[at];
 }
@@ -288,20 +150,7 @@ static inline void reach_short(Short *s, u64 at, double sum, u64 last) {
 static inline void best_short(const Unigram *u, const u8 *p, u64 n, Short *s) {
     for (u64 i = 0; i <= n; i++) s->best[i] = s->second[i] = -INFINITY;
     s->best[0] = 0;
-    for (u64 i = 0, length; i < n; i += length) {
-        length = character_bytes(p[i]);
-        double base = s->best[i];
-        int alone = 0;
-        const Branch *node = u->branches;
-        for (u64 j = i; j < n; j++) {
-            node = &u->branches[node->base + p[j]];
-            if ((node->piece & ((1u << LABEL_BITS) - 1)) != p[j]) break;
-            u32 piece = node->piece >> LABEL_BITS; /* `none` scores -inf, and nothing changes */
-            reach_short(s, j + 1, base + u->scores[piece], i << 32 | piece);
-            alone |= (j + 1 == i + length) & (piece != u->none);
-        }
-        if (!alone) reach_short(s, i + length, base + u->unk_score, i << 32 | u->unk);
-    }
+    for (u64 i = 0; i < n;) i += reach_all(u, code_in(p + i), p, i, n, s->best[i], 0, 1, reach_short, s);
 }
 
 /* Put down the tokens of the best path, *k of them; return by how much it is ahead at each of its places, at least, in
@@ -345,19 +194,27 @@ static inline int is_valid(const Unigram *u, const State *state, double most) {
     return magnitude(state->sum) < most || (!u->single && state->sum == 0);
 }
 
-/* A chunk, which is valid, in the text's own arithmetic. */
-static __attribute__((noinline)) int segment_here(const Unigram *u, const u8 *p, u64 n, Place *places, State *state, Ids *out) {
-    if (reserve(out, n)) return OUT_OF_MEMORY;
-    if (u->single) best_sums(u, p, n, state->sum, 1, places);
-    else best_sums(u, p, n, state->sum, 0, places);
+/* Append the path to place n; there is room. */
+static inline void put_places(const Unigram *u, const u8 *p, u64 n, Place *places, State *state, Ids *out) {
+    u32 *to = out->ids + out->n;
     state->sum = places[n].sum;
     link_path(places, n);
-    u32 *to = out->ids + out->n;
     for (u64 at = 0, end; at < n; at = end) {
         end = places[at].next;
         to = put_token(u, places[end].piece, p + at, end - at, state, to);
     }
     out->n = (u64)(to - out->ids);
+}
+
+/* A chunk, which is valid, in the text's own arithmetic. */
+static __attribute__((noinline)) int segment_here(const Unigram *u, const u8 *p, u64 n, Place *places, State *state,
+                                                  Ids *out) {
+    if (reserve(out, n)) return OUT_OF_MEMORY;
+    int near = magnitude(state->sum) + (double)n * u->largest < 0.99 * FURTHEST;
+    if (u->single && near) best_singles(u, p, n, state->sum, places);
+    else if (u->single) best_sums(u, p, n, state->sum, 1, places);
+    else best_sums(u, p, n, state->sum, 0, places);
+    put_places(u, p, n, places, state, out);
     return 0;
 }
 
@@ -375,9 +232,10 @@ static inline int put_path(const Unigram *u, const u8 *p, const u32 *tokens, u64
     return 0;
 }
 
-/* A chunk of up to WIDE_PIECE bytes: append its ids.  Return the *k tokens of its path, more than WIDE_PIECE where it must not
- * be cached, and for which sums it is that. */
-static inline int segment_chunk(const Unigram *u, const u8 *p, u64 n, State *state, Ids *out, u32 *tokens, u64 *k, double *most) {
+/* A chunk of up to WIDE_PIECE bytes: append its ids.  Return the *k tokens of its path, more than WIDE_PIECE where it must
+ * not be cached, and for which sums it is that. */
+static inline int segment_chunk(const Unigram *u, const u8 *p, u64 n, State *state, Ids *out, u32 *tokens, u64 *k,
+                                double *most) {
     Place places[WIDE_PIECE + 1];
     Short s;
     double furthest = (double)n * u->largest;
@@ -389,12 +247,94 @@ static inline int segment_chunk(const Unigram *u, const u8 *p, u64 n, State *sta
     return is_valid(u, state, *most) ? put_path(u, p, tokens, *k, state, out) : segment_here(u, p, n, places, state, out);
 }
 
+static inline int places_reserve(Cache *c, u64 n) {
+    if (n >= NOWHERE) return TOO_LONG;
+    if (n + 1 <= c->places_size) return 0;
+    free(c->places);
+    c->places_size = 0;
+    if (!(c->places = (Place *)malloc((n + 1) * sizeof(Place)))) return OUT_OF_MEMORY;
+    c->places_size = n + 1;
+    return 0;
+}
+
+static inline int unigram_long(const Unigram *u, Cache *c, const u8 *p, u64 n, State *state, Ids *out) {
+    if (valid_until(p, p + n) < p + n) return NOT_UTF8;
+    int error = places_reserve(c, n);
+    return error ? error : segment_here(u, p, n, c->places, state, out);
+}
+
+/* ---- scripts without spaces ------------------------------------------------------------------
+ *
+ * Most of their characters begin no longer piece that is in the text, and are tokens alone.  Others are segmented up to the
+ * next place that no piece crosses, mostly a few characters on: that is quicker than a look into a cache. */
+
+typedef struct {
+    Place places[MOST_ISLAND + 1];
+    u64 reached; /* the furthest of them */
+} Island;
+
+static inline __attribute__((always_inline)) void reach_island(void *places, u64 at, double sum, u64 from, u32 piece) {
+    Island *island = (Island *)places;
+    while (island->reached < at) island->places[++island->reached].from = NOWHERE;
+    reach_place(island->places, at, sum, from, piece);
+}
+
+/* Find the best sums from p to where all ways meet, so many bytes on, in the text's own arithmetic; 0: that is too far, or
+ * not valid UTF-8. */
+static inline __attribute__((always_inline)) u64 best_island(const Unigram *u, const u8 *p, const u8 *end, double begin,
+                                                             int single, Island *island) {
+    u64 i = 0;
+    island->places[0].sum = begin;
+    island->reached = 0;
+    do {
+        u64 length = valid_length(p + i, end);
+        if (i + u->longest > MOST_ISLAND || !length) return 0;
+        double base = island->places[i].sum;
+        i += reach_all(u, code_point(p + i, length), p, i, (u64)(end - p), base, single, 0, reach_island, island);
+    } while (i < island->reached);
+    return i;
+}
+
+/* A text whose ends no piece crosses, or as much of it as gives `stop` ids: *at moves on. */
+static inline __attribute__((always_inline)) int put_dense(const Unigram *u, Cache *c, const u8 **at, const u8 *end, u64 stop,
+                                                           int single, State *state, Ids *out) {
+    const double bound = 0.99 * FURTHEST - MOST_ISLAND * u->largest;
+    Island island;
+    for (const u8 *p = *at; p < end && out->n < stop; *at = p) {
+        u64 n = valid_length(p, end);
+        if (!n) return NOT_UTF8;
+        u32 code = code_point(p, n), piece;
+        if (!joint_at(u, code, p + n, end)) {
+            if (single && !(magnitude(state->sum) <= FURTHEST)) state->sum = 0;
+            state->sum = added(state->sum, alone_at(u, code, single, &piece), single);
+            if (reserve(out, n)) return OUT_OF_MEMORY;
+            out->n = (u64)(put_token(u, piece, p, n, state, out->ids + out->n) - out->ids);
+        } else if ((!single || magnitude(state->sum) < bound) && (n = best_island(u, p, end, state->sum, single, &island))) {
+            if (reserve(out, n)) return OUT_OF_MEMORY;
+            put_places(u, p, n, island.places, state, out);
+        } else {
+            n = (u64)(next_barrier(&u->chunks, p, end) - p);
+            int error = unigram_long(u, c, p, n, state, out);
+            if (error) return error;
+        }
+        p += n;
+        settle(out);
+    }
+    return 0;
+}
+
+static __attribute__((noinline)) int unigram_dense(const Unigram *u, Cache *c, const u8 **at, const u8 *end, u64 stop,
+                                                   State *state, Ids *out) {
+    return u->single ? put_dense(u, c, at, end, stop, 1, state, out) : put_dense(u, c, at, end, stop, 0, state, out);
+}
+
 /* ---- the cache ------------------------------------------------------------------------------
  *
  * Its ids are the tokens of a path.  In their top bits are their number, half of the bits of the largest sum, and whether
  * one is unknown. */
 
 #define HAS_UNKNOWN 0x80000000u
+#define SEE_WIDE 0xFFFFFFFFu /* in place of the first token of a short chunk: it has too many, and is among the wide ones */
 
 static inline void pack_ids(const Unigram *u, u32 *to, u32 room, const u32 *tokens, u64 k, double most, int shift) {
     float limit = (float)most; /* the upper half of its bits is no more than it is */
@@ -460,20 +400,23 @@ static inline int unigram_kept(const Unigram *u, Cache *c, const u64 *key, u64 s
         s = s + 1 < c->wide_slots ? s + 1 : 0;
     }
     int error = segment_chunk(u, p, n, state, out, tokens, k, most);
-    if (error || *k > MOST_WIDE || (n <= SHORT_PIECE && *k <= MOST_CACHED)) return error;
+    if (error || *k > MOST_WIDE) return error;
     pack_ids(u, claim_wide(c, e, key, slot)->ids, MOST_WIDE, tokens, *k, *most, 29);
     return 0;
 }
 
-/* One that is not among the short ones, perhaps since it has too many tokens. */
-static __attribute__((noinline)) int unigram_missed(const Unigram *u, Cache *c, PieceKey key, Cached *e, const u8 *p, u64 n,
-                                                    State *state, Ids *out) {
+/* A short one that is not there, or `seen` to be among the wide ones. */
+static __attribute__((noinline)) int unigram_missed(const Unigram *u, Cache *c, PieceKey key, Cached *e, int seen,
+                                                    const u8 *p, u64 n, State *state, Ids *out) {
     double most;
     u32 tokens[WIDE_PIECE];
     u64 k, wide[4] = {key.lo, key.hi & ~((u64)0xFF << 56), 0, n << 56};
-    int error = unigram_kept(u, c, wide, slot_of_wide(c, wide), p, n, state, out, tokens, &k, &most);
-    if (error || k > MOST_CACHED) return error;
-    pack_ids(u, claim_short(c, e, key)->ids, MOST_CACHED, tokens, k, most, 30);
+    if (seen) return unigram_kept(u, c, wide, slot_of_wide(c, wide), p, n, state, out, tokens, &k, &most);
+    int error = segment_chunk(u, p, n, state, out, tokens, &k, &most);
+    if (error || k > MOST_WIDE) return error;
+    e = claim_short(c, e, key);
+    if (k > MOST_CACHED) e->ids[0] = SEE_WIDE;
+    else pack_ids(u, e->ids, MOST_CACHED, tokens, k, most, 30);
     return 0;
 }
 
@@ -482,8 +425,11 @@ static inline __attribute__((always_inline)) int unigram_short(const Unigram *u,
     u64 s = key.slot;
     for (u32 probes = 1;; probes++) {
         Cached *e = &c->entries[s];
-        if (e->lo == key.lo && e->hi == key.hi) return put_packed(u, p, n, e->ids, MOST_CACHED, 30, state, out);
-        if (!e->hi || probes == MOST_PROBES) return unigram_missed(u, c, key, e, p, n, state, out);
+        if (e->lo == key.lo && e->hi == key.hi) {
+            if (e->ids[0] == SEE_WIDE) return unigram_missed(u, c, key, e, 1, p, n, state, out);
+            return put_packed(u, p, n, e->ids, MOST_CACHED, 30, state, out);
+        }
+        if (!e->hi || probes == MOST_PROBES) return unigram_missed(u, c, key, e, 0, p, n, state, out);
         s = s + 1 < c->slots ? s + 1 : 0;
     }
 }
@@ -494,22 +440,6 @@ static inline int unigram_wide(const Unigram *u, Cache *c, const u8 *p, u64 n, S
     double most;
     u32 tokens[WIDE_PIECE];
     return unigram_kept(u, c, key, slot, p, n, state, out, tokens, &k, &most);
-}
-
-static inline int places_reserve(Cache *c, u64 n) {
-    if (n >= NOWHERE) return TOO_LONG;
-    if (n + 1 <= c->places_size) return 0;
-    free(c->places);
-    c->places_size = 0;
-    if (!(c->places = (Place *)malloc((n + 1) * sizeof(Place)))) return OUT_OF_MEMORY;
-    c->places_size = n + 1;
-    return 0;
-}
-
-static inline int unigram_long(const Unigram *u, Cache *c, const u8 *p, u64 n, State *state, Ids *out) {
-    if (valid_until(p, p + n) < p + n) return NOT_UTF8;
-    int error = places_reserve(c, n);
-    return error ? error : segment_here(u, p, n, c->places, state, out);
 }
 
 #endif

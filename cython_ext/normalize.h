@@ -349,12 +349,22 @@ static inline int put_spaced(const Spacing *s, const u8 *p, const u8 *end, Out *
     if (room(out, 8)) return -1;
     if (s->before && p < end) put_space(s, out); // one before nothing but U+2581 is dropped with them, one behind is not
     while (p < end) {
-        const u8 *q = (const u8 *)memchr(p, ' ', (size_t)(end - p));
-        if (!q) q = end;
-        if (room(out, (size_t)(q - p) + 8)) return -1;
-        memcpy(out->at, p, (size_t)(q - p));
-        out->at += q - p;
-        if ((p = q) == end) break;
+        const u8 *q = end - p > 256 ? p + 256 : end; /* most words are short: they are copied as they are searched */
+        if (room(out, (size_t)(q - p) + 16)) return -1;
+        for (; q - p >= 8; p += 8, out->at += 8) {
+            u64 bytes, others, spaces;
+            memcpy(&bytes, p, 8);
+            memcpy(out->at, &bytes, 8);
+            others = bytes ^ 0x2020202020202020ull;
+            spaces = (others - 0x0101010101010101ull) & ~others & 0x8080808080808080ull; /* its lowest bit is right */
+            if (!spaces) continue;
+            q = p + (__builtin_ctzll(spaces) >> 3);
+            out->at += q - p;
+            p = q;
+            break;
+        }
+        while (p < q && *p != ' ') *out->at++ = *p++;
+        if (p == end || *p != ' ') continue;
         put_space(s, out);
         do p++;
         while (s->squeeze && p < end && *p == ' ');

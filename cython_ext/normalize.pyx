@@ -159,7 +159,7 @@ cdef class Spacing:
         self.spacing.behind, self.spacing.escape = behind, escape
 
     def documents(self, const uint8_t[::1] data not None, const int64_t[::1] bounds not None):
-        """Return documents so, side by side, and their bounds as packed int64 numbers."""
+        """Return documents so, side by side, and their bounds as packed int64 numbers; bytes need not be UTF-8."""
         return mapped(NULL, NULL, &self.spacing, data, bounds)
 
 
@@ -217,7 +217,7 @@ cdef tuple mapped(const Map *map, CComposer *composer, const CSpacing *spacing, 
                     continue
                 p = start + bounds[i]
                 end = start + bounds[i + 1]
-                if valid_until(p, end) != end:
+                if spacing == NULL and valid_until(p, end) != end:
                     invalid = i // 2
                     break
                 made[i] = out.at - out.start

@@ -435,7 +435,14 @@ static inline const u8 *valid_until(const u8 *p, const u8 *end) {
                 p++;
                 continue;
             }
-            /* E1..EC, EE, EF: any two continuation bytes do; nearly all characters beyond Latin are these */
+            /* E1..EC, EE, EF: any two continuation bytes do; nearly all characters beyond Latin are these, and often two */
+            while (end - p >= 8) {
+                memcpy(&a, p, 8);
+                if ((a & 0xC0C0F0C0C0F0ull) != 0x8080E08080E0ull) break;
+                if ((0x2001u >> (p[0] & 15) | 0x2001u >> (p[3] & 15)) & 1) break; /* E0 or ED */
+                p += 6;
+            }
+            if (p >= stop) break;
             if (end - p >= 3 && (u8)(*p - 0xE1) < 0x0F && *p != 0xED && (p[1] & 0xC0) == 0x80 && (p[2] & 0xC0) == 0x80) {
                 p += 3;
                 continue;

@@ -24,7 +24,7 @@ from beam_bpe.words import WordCounts
 
 QUICK = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
 ALGORITHMS = ("sentencepiece-bpe", "unigram")
-LETTERS = "ab▁éè中丯😀😁c"
+LETTERS = "ab▁éè中丯😀😁c\n"
 MODELS = (
     "test_model.model",
     "test_ja_model.model",
@@ -191,7 +191,9 @@ def test_the_kernel_refuses_what_does_not_fit():
         _encode.Encoder(unigram=_encode.Unigram(b"a", starts, scores, 0, -1.0))
     for algorithm in ALGORITHMS:
         encoder = Tokenizer(vocabulary_of(algorithm, {"a": 0.0, "é": 0.0}))._encoder
-        for text in (b"a\xc3", b"a" * 40 + b"\xe4\xb8", b"\xc3\xc3", b"a\xff", b"\xed\xa0\x80", "é".encode() * 30 + b"\xf0\x9f"):
+        texts = [b"a\xc3", b"a" * 40 + b"\xe4\xb8", b"\xc3\xc3", b"a\xff", b"\xed\xa0\x80", "é".encode() * 30 + b"\xf0\x9f"]
+        texts += ["中".encode() + b"\xe4\xb8", "中".encode() * 9 + b"\xed\xa0\x80" + "中".encode(), b"\xe4a\x80"]
+        for text in texts:
             with pytest.raises(ValueError, match="not valid UTF-8"):
                 encoder.encode(text, np.array([0, len(text)]), 0)
 
@@ -390,7 +392,8 @@ def test_the_n_best_are_those_of_all(pieces, text, n):
     every = sorted(total for _, total in segmentations(text, pieces, min(*pieces.values(), 0) - 10))[::-1]
     found = tokenizer.encode_nbest(text, n)
     assert [score for _, score in found] == pytest.approx(every[:n])
-    assert len({tuple(ids) for ids, _ in found}) == len(found)
+    known = [tuple(ids) for ids, _ in found if 0 not in ids]  # unknown neighbours are one, in whatever way they were cut
+    assert len(set(known)) == len(known)
     if len(every) < 2 or every[0] - every[1] > 1e-9:
         assert found[0][0] == tokenizer.encode(text)
     for ids, score in found:

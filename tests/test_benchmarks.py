@@ -14,6 +14,7 @@ import pytest
 RUN = Path(__file__).resolve().parent / "benchmarks" / "run.py"
 
 
+@pytest.mark.slow
 def test_long_words_print_their_tables(tmp_path):
     results = tmp_path / "results.json"
     done = subprocess.run(

@@ -196,6 +196,7 @@ def mixed_words(shared) -> dict[str, int]:
     return {word: count for word, count in words.items() if not any(c.isspace() for c in word) and "</w>" not in word}
 
 
+@pytest.mark.slow
 def test_mixed_words_as_subword_nmt(mixed_words):
     theirs = merges_of_subword_nmt(mixed_words, 2000, 2)
     assert len(theirs) == 2000

@@ -174,7 +174,7 @@ def lines_of(shared):
     "size, coverage, remove, options",
     [
         (3_800, "1", True, {}),
-        (4_000, "0.9995", False, {"byte_fallback": True, "split_digits": True}),
+        pytest.param(4_000, "0.9995", False, {"byte_fallback": True, "split_digits": True}, marks=pytest.mark.slow),
         *[
             pytest.param(8_000, coverage, remove, options, marks=pytest.mark.slow)
             for coverage in ("1", "0.9995")

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from beam_bpe.pretokenize import pre_tokenizer as pre_tokenizer
     from beam_bpe.statistics import Statistics as Statistics
     from beam_bpe.stores import storage_options as storage_options
-    from beam_bpe.tokenizer import StreamDecoder as StreamDecoder
+    from beam_bpe.stream_decoder import StreamDecoder as StreamDecoder
     from beam_bpe.tokenizer import Tokenizer as Tokenizer
     from beam_bpe.training import train as train
     from beam_bpe.vocabulary import Vocabulary as Vocabulary
@@ -39,7 +39,7 @@ _HOMES = {
     "size_curve": "curve",
     "Statistics": "statistics",
     "storage_options": "stores",
-    "StreamDecoder": "tokenizer",
+    "StreamDecoder": "stream_decoder",
     "Tokenizer": "tokenizer",
     "train": "training",
     "Vocabulary": "vocabulary",

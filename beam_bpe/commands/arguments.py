@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import fields
+from typing import Any
 
 from beam_bpe import console, token_list
-from beam_bpe.commands.usage import Parser, UsageError, checked
+from beam_bpe.commands.usage import Parser, UsageError, checked, unescaped
 from beam_bpe.documents import ERRORS, FORMATS, UNITS
 from beam_bpe.learning import SCORES, TIE_BREAKS, Learning
 from beam_bpe.model import ALGORITHMS
@@ -34,6 +35,12 @@ def add_reading(parser: Parser, format_option: str = "--format") -> None:
     )
     group.add_argument("--rejected", metavar="FOLDER", help="for what --errors skip sets aside (OUTPUT/rejected)")
     group.add_argument("--range-bytes", type=int, help="bytes that one worker reads at a time (by the input)")
+
+
+def reading_of(args: argparse.Namespace) -> dict[str, Any]:
+    """Return how documents are read, as arguments that readers of all kinds have."""
+    names = ("documents", "field", "column", "errors")
+    return {**{name: getattr(args, name) for name in names}, "separator": unescaped(args.separator)}
 
 
 def add_counting(parser: Parser) -> None:

@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from beam_bpe import artifacts, console, token_list
-from beam_bpe.commands.arguments import add_reading
+from beam_bpe.commands.arguments import add_reading, reading_of
 from beam_bpe.commands.given_words import add_words, mismatch_as_option, read_words
-from beam_bpe.commands.usage import Parser, UsageError, check_positive, checked, unescaped
+from beam_bpe.commands.usage import Parser, UsageError, check_positive, checked
 from beam_bpe.commands.vocabularies import add_format, load_all
 from beam_bpe.difference import Difference, compare, compare_documents
 from beam_bpe.documents import SMALL_RANGE, DocumentBatch, Reading, find_files, ranges
@@ -86,12 +86,8 @@ def _diff(args: argparse.Namespace) -> None:
 def _batches(args: argparse.Namespace) -> Iterator[tuple[str, DocumentBatch]]:
     reading = checked(
         lambda: Reading(
-            documents=args.documents,
-            separator=unescaped(args.separator),
-            field=args.field,
-            column=args.column,
+            **reading_of(args),
             format=args.input_format,
-            errors=args.errors,
             dead_letters=args.rejected,
             whole=True,
             places=True,

@@ -15,9 +15,9 @@ import pyarrow as pa
 
 from beam_bpe import artifacts, console, encoding, shards, storage
 from beam_bpe.artifacts import FormatError
-from beam_bpe.commands.arguments import add_reading, add_running
+from beam_bpe.commands.arguments import add_reading, add_running, reading_of
 from beam_bpe.commands.show import print_encoded
-from beam_bpe.commands.usage import Parser, UsageError, check_positive, say, unescaped
+from beam_bpe.commands.usage import Parser, UsageError, check_positive, say
 from beam_bpe.commands.vocabularies import add_vocabulary, load, options_of
 from beam_bpe.encoders import METHODS
 from beam_bpe.packing import REMAINDERS
@@ -152,13 +152,9 @@ def _encode(args: argparse.Namespace) -> None:
             pack_whole=args.pack_whole,
             max_document_bytes=args.max_document_bytes,
             method=args.method,
-            documents=args.documents,
-            separator=unescaped(args.separator),
-            field=args.field,
-            column=args.column,
+            **reading_of(args),
             input_format=args.input_format,
             keep=args.keep,
-            errors=args.errors,
             dead_letters=rejected,
             overwrite=args.overwrite,
             resume=args.resume,

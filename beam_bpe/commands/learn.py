@@ -7,9 +7,9 @@ from typing import Any
 
 from beam_bpe import artifacts, console, foreign, storage, words
 from beam_bpe.commands import show
-from beam_bpe.commands.arguments import add_counting, add_learning, add_reading, add_running, learning_of
+from beam_bpe.commands.arguments import add_counting, add_learning, add_reading, add_running, learning_of, reading_of
 from beam_bpe.commands.report import write_after_training
-from beam_bpe.commands.usage import Parser, UsageError, check_positive, checked, say, unescaped
+from beam_bpe.commands.usage import Parser, UsageError, check_positive, checked, say
 from beam_bpe.counting import check_spaces
 from beam_bpe.formats.parquet import VOCABULARY_FILE
 from beam_bpe.learning import Learning
@@ -100,12 +100,8 @@ def _count_into(
     read = checked(
         lambda: transforms.ReadDocuments(
             args.inputs,
-            documents=args.documents,
-            separator=unescaped(args.separator),
-            field=args.field,
-            column=args.column,
+            **reading_of(args),
             format=args.format,
-            errors=args.errors,
             pattern=None if args.split_with else pattern,
             split_with=args.split_with,
             special_tokens=args.special_token,

@@ -7,9 +7,9 @@ import tempfile
 from typing import Any, Sequence
 
 from beam_bpe import console, measured
-from beam_bpe.commands.arguments import add_reading, add_running
+from beam_bpe.commands.arguments import add_reading, add_running, reading_of
 from beam_bpe.commands.given_words import add_words, mismatch_as_option, read_words
-from beam_bpe.commands.usage import Parser, UsageError, check_positive, checked, say, unescaped
+from beam_bpe.commands.usage import Parser, UsageError, check_positive, checked, say
 from beam_bpe.commands.vocabularies import add_vocabulary, load, load_all
 from beam_bpe.costs import CostModel
 from beam_bpe.curve import Curve, check_curve, check_merges, size_curve
@@ -168,12 +168,8 @@ def _of_corpus(args: argparse.Namespace, vocabularies: list[Vocabulary]) -> list
     read = checked(
         lambda: transforms.ReadDocuments(
             args.inputs,
-            documents=args.documents,
-            separator=unescaped(args.separator),
-            field=args.field,
-            column=args.column,
+            **reading_of(args),
             format=args.input_format,
-            errors=args.errors,
             dead_letters=args.rejected,
             whole=True,
             range_bytes=args.range_bytes,

@@ -10,7 +10,8 @@ import numpy as np
 
 from beam_bpe import _merge
 from beam_bpe.learning import Learning
-from beam_bpe.words import INT64_MAX, WordCounts
+from beam_bpe.word_rows import INT64_MAX
+from beam_bpe.words import WordCounts
 
 #: The places of a character in a word, as the kernel counts them.
 ONLY, FIRST, INNER, LAST = range(_merge.PLACES)

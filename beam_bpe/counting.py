@@ -9,15 +9,16 @@ from typing import Any
 import numpy as np
 
 from beam_bpe import _words, progress
+from beam_bpe.cutting import WordRule
 from beam_bpe.documents import DocumentBatch
 from beam_bpe.grouping import GroupTables, add_group_totals, characters_of
-from beam_bpe.normalize import check_normalizer, normalize_documents, shown, steps_of
+from beam_bpe.normalize import normalize_documents, steps_of
 from beam_bpe.pretokenize import PreTokenizer
 from beam_bpe.special import SpecialTokens
-from beam_bpe.words import add_totals
+from beam_bpe.totals import add_totals
 
 
-_FOUND = ("words", "overlong_words", "overlong_bytes", "special_tokens")  # what counting finds, of `words.TOTALS`
+_FOUND = ("words", "overlong_words", "overlong_bytes", "special_tokens")  # what counting finds, of `totals.TOTALS`
 
 
 class WordCounter:
@@ -42,7 +43,7 @@ class WordCounter:
         normalizer: str | None = None,
         group_by: str | None = None,
     ):
-        check_normalizer(normalizer)
+        self._rule = WordRule(pre_tokenizer, special_tokens.tokens, normalizer)
         self._group_by = group_by
         self._normalizer = normalizer
         self._pre_tokenizer = pre_tokenizer
@@ -94,11 +95,10 @@ class WordCounter:
         self._tables, self._free, self._pending = [], [], deque()
 
     def _count(self, batch: DocumentBatch) -> dict[str, int]:
-        if batch.cut_by not in (None, (self._pre_tokenizer, self._specials.tokens, self._normalizer)):
-            chosen, tokens, normalizer = batch.cut_by
+        if batch.cut_by and self._rule not in batch.cut_by:
+            told = " and by ".join(str(rule) for rule in batch.cut_by)
             raise ValueError(
-                f"documents were read to be cut by {_told(chosen, tokens, normalizer)}, and are counted by "
-                f"{_told(self._pre_tokenizer, self._specials.tokens, self._normalizer)}: give ReadDocuments and CountWords "
+                f"documents were read to be cut by {told}, and are counted by {self._rule}: give ReadDocuments and CountWords "
                 "the same"
             )
         if self._documents and batch.split:
@@ -152,8 +152,3 @@ def check_spaces(pre_tokenizer: PreTokenizer, normalizer: str | None) -> None:
             "the pattern 'metaspace' begins words at U+2581, which spaces become by a normalizer: choose "
             f"normalizer={chosen!r}, or another pattern"
         )
-
-
-def _told(pre_tokenizer: PreTokenizer, tokens: tuple[str, ...], normalizer: str | None) -> str:
-    normalized = f" and the normalizer {shown(normalizer)}" if normalizer else ""
-    return f"{pre_tokenizer.name!r} with the special tokens {list(tokens)}{normalized}"

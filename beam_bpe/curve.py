@@ -19,7 +19,8 @@ from beam_bpe.costs import CostModel
 from beam_bpe.measuring import measure_words
 from beam_bpe.statistics import Statistics
 from beam_bpe.vocabulary import Vocabulary
-from beam_bpe.words import INT64_MAX, WordCounts
+from beam_bpe.word_rows import INT64_MAX
+from beam_bpe.words import WordCounts
 
 KIND = "curve"
 

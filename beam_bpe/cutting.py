@@ -7,10 +7,11 @@ first place at or behind `start` to the first one at or behind `end`, and each b
 
 from __future__ import annotations
 
-from typing import BinaryIO, Iterator, Protocol
+from dataclasses import dataclass
+from typing import BinaryIO, Iterator, Protocol, Sequence
 
 from beam_bpe import _scan
-from beam_bpe.normalize import CHARACTER_STEPS, shown, steps_of
+from beam_bpe.normalize import CHARACTER_STEPS, check_normalizer, shown, steps_of
 from beam_bpe.pretokenize import PreTokenizer
 from beam_bpe.special import SpecialTokens
 
@@ -31,17 +32,40 @@ class Cutter(Protocol):
         """Return the last place that the data decide, or -1."""
 
 
-def may_be_cut(pre_tokenizer: PreTokenizer, normalizer: str | None = None) -> bool:
-    """Whether places are known where a word ends, in the text as the normalizer makes it."""
-    if not pre_tokenizer.may_be_cut:
-        return False
-    if normalizer is None:
-        return True
-    # Each part would get a space of its own before it, or lose those at its ends; what tables do is not known here.
-    if not set(CHARACTER_STEPS).issuperset(steps_of(normalizer)):
-        return False
-    # The spaces around a Chinese character join those beside it: they must be no part of a word.
-    return pre_tokenizer.drops_spaces or "handle_chinese_chars" not in steps_of(normalizer)
+@dataclass(frozen=True)
+class WordRule:
+    """How a document is cut into words: all that decides where one ends; checked when it is made.
+
+    Attributes:
+        special_tokens: texts that cut a document.
+        normalizer: what stands between them goes through it before words are found.
+    """
+
+    pre_tokenizer: PreTokenizer
+    special_tokens: tuple[str, ...] = ()
+    normalizer: str | None = None
+
+    def __post_init__(self) -> None:
+        SpecialTokens(self.special_tokens)
+        check_normalizer(self.normalizer)
+
+    def __str__(self) -> str:
+        normalized = f" and the normalizer {shown(self.normalizer)}" if self.normalizer else ""
+        return f"{self.pre_tokenizer.name!r} with the special tokens {list(self.special_tokens)}{normalized}"
+
+    @property
+    def may_be_cut(self) -> bool:
+        """Whether places are known where a word ends, in the text as the normalizer makes it."""
+        if not self.pre_tokenizer.may_be_cut:
+            return False
+        if self.normalizer is None:
+            return True
+        steps = steps_of(self.normalizer)
+        # Each part would get a space of its own before it, or lose those at its ends; what tables do is not known here.
+        if not set(CHARACTER_STEPS).issuperset(steps):
+            return False
+        # The spaces around a Chinese character join those beside it: they must be no part of a word.
+        return self.pre_tokenizer.drops_spaces or "handle_chinese_chars" not in steps
 
 
 class WordCutter:
@@ -51,24 +75,25 @@ class WordCutter:
     side is normalized by itself.
     """
 
-    def __init__(self, pre_tokenizer: PreTokenizer, special_tokens: SpecialTokens, normalizer: str | None = None):
-        if pre_tokenizer.scanner is None or not may_be_cut(pre_tokenizer, normalizer):
-            behind = "" if normalizer is None else f" behind the normalizer {shown(normalizer)}"
-            raise ValueError(f"under the pattern {pre_tokenizer.pattern!r}{behind} no place is known where a word ends")
-        self._scanner = pre_tokenizer.scanner
-        self._normalized = normalizer is not None
-        self._specials = special_tokens
-        self._repaired = [token for token in special_tokens.encoded if REPLACEMENT in token]
-        self.behind = max(4, special_tokens.longest)
-        self.ahead = max(4, special_tokens.longest)
+    def __init__(self, rule: WordRule):
+        if rule.pre_tokenizer.scanner is None or not rule.may_be_cut:
+            behind = "" if rule.normalizer is None else f" behind the normalizer {shown(rule.normalizer)}"
+            raise ValueError(f"under the pattern {rule.pre_tokenizer.pattern!r}{behind} no place is known where a word ends")
+        self._scanner = rule.pre_tokenizer.scanner
+        self._normalized = rule.normalizer is not None
+        self._specials = SpecialTokens(rule.special_tokens)
+        self._repaired = [token for token in self._specials.encoded if REPLACEMENT in token]
+        self.behind = max(4, self._specials.longest)
+        self.ahead = max(4, self._specials.longest)
 
     def first(self, data: bytes, begin: int) -> int:
         while (at := _scan.first_cut(data, begin, self._scanner, self._normalized)) >= 0 and self._spanned(data, at):
             begin = at + 1
         return at
 
-    def last(self, data: bytes) -> int:
+    def last(self, data: bytes, below: int | None = None) -> int:
         end = len(data) - self._specials.longest + 1
+        end = end if below is None else min(end, below)
         while (at := _scan.last_cut(data, end, self._scanner, self._normalized)) >= 0 and self._spanned(data, at):
             end = at
         return at
@@ -82,6 +107,34 @@ class WordCutter:
         reach = self._specials.longest - 1
         near = data[max(0, at - reach) : at + reach].decode("utf-8", "replace").encode()
         return any(token in near for token in self._repaired)
+
+
+class CommonCutter:
+    """Cut where a word ends under each of several rules."""
+
+    def __init__(self, rules: Sequence[WordRule]):
+        self._cutters = [WordCutter(rule) for rule in rules]
+        self.behind = max(cutter.behind for cutter in self._cutters)
+        self.ahead = max(cutter.ahead for cutter in self._cutters)
+
+    def first(self, data: bytes, begin: int) -> int:
+        # No common place stands before `begin`, which only grows: up to the place furthest right of each round.
+        while True:
+            places = [cutter.first(data, begin) for cutter in self._cutters]
+            if min(places) < 0:
+                return -1
+            begin = max(places)
+            if min(places) == begin:
+                return begin
+
+    def last(self, data: bytes) -> int:
+        end = len(data)
+        while True:
+            places = [cutter.last(data, end) for cutter in self._cutters]
+            lowest = min(places)
+            if lowest < 0 or lowest == max(places):
+                return lowest
+            end = lowest + 1
 
 
 class LineCutter:

@@ -20,7 +20,8 @@ from beam_bpe.provenance import frequencies, notes_on, summed
 from beam_bpe.statistics import exact_sum
 from beam_bpe.tokenizer import Tokenizer
 from beam_bpe.vocabulary import Vocabulary
-from beam_bpe.words import INT64_MAX, WordCounts
+from beam_bpe.word_rows import INT64_MAX
+from beam_bpe.words import WordCounts
 
 KIND = "difference"
 SUMMARY_FILE = "difference.json"

@@ -15,9 +15,6 @@ from beam_bpe import cutting
 from beam_bpe.compression import strip_compression
 from beam_bpe.grouping import Groups
 from beam_bpe.listing import SourceFile, expand
-from beam_bpe.normalize import check_normalizer
-from beam_bpe.pretokenize import PreTokenizer
-from beam_bpe.special import SpecialTokens
 
 FORMATS: Mapping[str, tuple[str, ...]] = {
     "text": (".txt",),
@@ -59,9 +56,8 @@ class DocumentBatch:
         data: a buffer of bytes.
         bounds: int64, two per document.
         continues: the first document is the rest of the last one of the batch before.
-        totals: what was counted while they were read (names of `words.TOTALS`).
-        cut_by: the pre-tokenizer, special tokens and normalizer whose words a document was cut between, in ranges
-            or pieces; None where documents are whole.
+        totals: what was counted while they were read (names of `totals.TOTALS`).
+        cut_by: the rules between whose words a document was cut, in ranges or pieces; empty where documents are whole.
         split: the first document may have begun, or the last one go on, in a range that another worker reads.
         places: int64, where each document stands: the row of a table, or the offset of its first byte in the
             (uncompressed) file.  None unless `Reading.places`.
@@ -74,7 +70,7 @@ class DocumentBatch:
     bounds: np.ndarray
     continues: bool = False
     totals: Mapping[str, int] = field(default_factory=dict)
-    cut_by: tuple[PreTokenizer, tuple[str, ...], str | None] | None = None
+    cut_by: tuple[cutting.WordRule, ...] = ()
     split: bool = False
     places: np.ndarray | None = None
     columns: pa.RecordBatch | None = None
@@ -95,9 +91,7 @@ class Reading:
         errors: bytes that are not UTF-8 are replaced by U+FFFD ("replace"), fail the job ("strict"),
             or have their document set aside ("skip"); so are, only under "skip", JSON lines that do
             not parse and files that are broken.
-        pre_tokenizer: a text file that is one document may be cut where its words end; None: never.
-        special_tokens: in which it is not cut.
-        normalizer: what the text will be normalized by before words are found in it.
+        cut_by: a text file that is one document may be cut where words end under all of these rules; empty: never.
         dead_letters: folder for what was set aside; None: it is only counted.
         whole: never cut a document, so that the documents of a word can be counted.
         places: tell where each document stands, and keep its other columns.
@@ -113,9 +107,7 @@ class Reading:
     column: str = "text"
     format: str = "auto"
     errors: str = "replace"
-    pre_tokenizer: PreTokenizer | None = None
-    special_tokens: tuple[str, ...] = ()
-    normalizer: str | None = None
+    cut_by: tuple[cutting.WordRule, ...] = ()
     dead_letters: str | None = None
     whole: bool = False
     places: bool = False
@@ -136,8 +128,6 @@ class Reading:
             raise ValueError("the separator is empty")
         if self.separator is not None and "\ufffd" in self.separator and self.errors == "replace":
             raise ValueError("the separator holds U+FFFD, which errors='replace' puts for broken bytes: choose 'strict' or 'skip'")
-        SpecialTokens(self.special_tokens)
-        check_normalizer(self.normalizer)
 
     def format_of(self, url: str) -> str:
         """Return the format of a file."""
@@ -154,9 +144,8 @@ class Reading:
             return cutting.ParagraphCutter()
         if kind == "text" and self.separator is not None:
             return cutting.SeparatorCutter(self.separator.encode())
-        if kind == "text" and self.documents == "file" and self.pre_tokenizer is not None:
-            if cutting.may_be_cut(self.pre_tokenizer, self.normalizer):
-                return cutting.WordCutter(self.pre_tokenizer, SpecialTokens(self.special_tokens), self.normalizer)
+        if kind == "text" and self.documents == "file" and self.cut_by and all(rule.may_be_cut for rule in self.cut_by):
+            return cutting.WordCutter(*self.cut_by) if len(self.cut_by) == 1 else cutting.CommonCutter(self.cut_by)
         return cutting.NoCutter()
 
     def one_range(self, kind: str) -> bool:

@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from beam_bpe import __version__, artifacts, progress, shards, storage
 from beam_bpe.artifacts import FormatError
+from beam_bpe.cutting import WordRule
 from beam_bpe.documents import DocumentBatch, InputError, Reading, SourceRange
 from beam_bpe.packing import Packer, Packing, Wrapping
 from beam_bpe.reading import read_range
@@ -138,10 +139,9 @@ def reading_for(tokenizer: Tokenizer, **options: Any) -> Reading:
     added = vocabulary.added_tokens
     # Between the pieces of a large file nothing may be lost: a token that takes spaces beside it could.
     may_be_cut = vocabulary.pre_tokenizer.may_be_cut and all(token.plain for token in added)
+    rule = WordRule(vocabulary.pre_tokenizer, tuple(token.text for token in added), vocabulary.normalizer)
     return Reading(
-        pre_tokenizer=vocabulary.pre_tokenizer if may_be_cut else None,
-        special_tokens=tuple(token.text for token in added) if may_be_cut else (),
-        normalizer=vocabulary.normalizer,
+        cut_by=(rule,) if may_be_cut else (),
         whole=True,
         places=True,
         **options,
@@ -243,7 +243,7 @@ class _Run:
             progress.add(bytes=batch.totals.get("bytes", 0), documents=batch.totals.get("documents", 0))
             if not len(batch.bounds):
                 continue
-            if not (batch.split or batch.continues or batch.cut_by is not None):
+            if not (batch.split or batch.continues or batch.cut_by):
                 yield self._encoded(batch)
                 continue
             if pieces is None:

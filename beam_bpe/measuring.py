@@ -156,17 +156,18 @@ class Meter:
 
     def _check(self, batch: DocumentBatch) -> None:
         """Refuse documents that were cut where the words of a vocabulary do not end."""
-        if batch.cut_by is None:
+        if not batch.cut_by:
             return
-        chosen, tokens, normalizer = batch.cut_by
         for tokenizer in self._tokenizers:
             vocabulary = tokenizer.vocabulary
             found = {token.text for token in vocabulary.added_tokens if self._special != "text" or not token.special}
-            if chosen != vocabulary.pre_tokenizer or normalizer != vocabulary.normalizer or not found <= set(tokens):
+            cuts = vocabulary.pre_tokenizer, vocabulary.normalizer
+            if not any(cuts == (rule.pre_tokenizer, rule.normalizer) and found <= set(rule.special_tokens) for rule in batch.cut_by):
+                told = " and of ".join(str(rule) for rule in batch.cut_by)
                 raise ValueError(
-                    f"documents were cut between words of {chosen.name!r} with the special tokens {list(tokens)}, and a "
-                    f"vocabulary cuts by {vocabulary.pre_tokenizer.name!r} and finds {sorted(found)}: read them by line, "
-                    "paragraph or separator, or with a pattern, special tokens and normalizer that all vocabularies have"
+                    f"documents were cut between words of {told}, and a vocabulary cuts by {vocabulary.pre_tokenizer.name!r} "
+                    f"and finds {sorted(found)}: read them by line, paragraph or separator, or with the pattern, special "
+                    "tokens and normalizer of each vocabulary"
                 )
 
     def _group(self, name: str) -> _Group:
@@ -279,7 +280,7 @@ def _of_baseline(
 
 
 def measure_words(
-    words: WordCounts,
+    words: WordCounts | Sequence[WordCounts],
     vocabularies: Sequence[Vocabulary],
     *,
     names: Sequence[str] = (),
@@ -287,13 +288,15 @@ def measure_words(
     allow_mismatch: bool = False,
     method: str = "rank",
 ) -> list[Statistics]:
-    """Return the statistics of vocabularies, then of baselines, from a table of words alone.
+    """Return the statistics of vocabularies, then of baselines, from a table of words alone, or from several tables.
 
     They are those of the documents that were counted (with special="drop" where the table was counted with special
     tokens), but for what a table cannot know, which is None: tokens per document; trigrams; and where the pattern drops
     text or a normalizer changed it, characters and bytes.
 
     Args:
+        words: of several tables each vocabulary is measured on the first that was cut as it cuts, and baselines on
+            that of the first vocabulary.
         names: of the vocabularies, for people; by default the beginnings of their fingerprints.
         allow_mismatch: measure vocabularies that cut text in another way, and note it.
 
@@ -302,25 +305,39 @@ def measure_words(
         OverflowError: a token occurs more than 2**63 - 1 times.
     """
     check_baselines(baselines, 1)
-    notes = table_notes(words)
-    tables = {name: words.of_group(name) for name in words.groups} if words.group_by is not None else {"": words}
-    column = words.group_by
-    texts = {name: _text_of(table) for name, table in tables.items()}
-    results = []
+    tables = [_Grouped(table) for table in ([words] if isinstance(words, WordCounts) else words)]
+    if not tables:
+        raise ValueError("there is no table of words to measure on")
+    results: list[Statistics] = []
+    base = tables[0]
     for number, vocabulary in enumerate(vocabularies):
         if reason := needs_texts(vocabulary):
             raise ValueError(reason)
-        told = mismatch(words, vocabulary)
-        if told and not allow_mismatch:
-            raise ValueError(f"{told}; allow_mismatch=True goes on all the same")
+        told = [mismatch(table.words, vocabulary) for table in tables]
+        wrong = [one for one in told if one is not None]
+        if len(wrong) == len(tables) and not allow_mismatch:
+            raise ValueError(f"{'; '.join(wrong)}; allow_mismatch=True goes on all the same")
+        table = tables[told.index(None) if None in told else 0]
+        notes = table.notes + (wrong[:1] if None not in told else [])
+        base = base if number else table
         tokenizer, shapes = Tokenizer(vocabulary, method=method), _shapes_of(vocabulary)
-        groups = {name: _measure_table(table, tokenizer, shapes, texts[name]) for name, table in sorted(tables.items())}
+        groups = {name: _measure_table(part, tokenizer, shapes, table.texts[name]) for name, part in table.parts.items()}
         name = names[number] if names else vocabulary.fingerprint[:12]
-        results.append(Statistics(Subject.of(vocabulary, name), groups, column, tuple(notes + ([told] if told else []))))
+        results.append(Statistics(Subject.of(vocabulary, name), groups, table.words.group_by, tuple(notes)))
     for baseline in baselines:
-        groups = {name: _baseline_of(baseline, texts[name], tables[name].occurrences) for name in sorted(tables)}
-        results.append(Statistics(Subject(baseline), groups, column, tuple(notes)))
+        groups = {name: _baseline_of(baseline, base.texts[name], part.occurrences) for name, part in base.parts.items()}
+        results.append(Statistics(Subject(baseline), groups, base.words.group_by, tuple(base.notes)))
     return results
+
+
+class _Grouped:
+    """A table of words with what all its vocabularies share: the tables and the text of its groups, and notes."""
+
+    def __init__(self, words: WordCounts):
+        names = [""] if words.group_by is None else sorted(words.groups)
+        self.words, self.notes = words, table_notes(words)
+        self.parts = {name: words if words.group_by is None else words.of_group(name) for name in names}
+        self.texts = {name: _text_of(part) for name, part in self.parts.items()}
 
 
 def table_notes(words: WordCounts) -> list[str]:

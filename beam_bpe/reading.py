@@ -180,9 +180,7 @@ class _Range:
 
     def _whole_file(self) -> Iterator[DocumentBatch]:
         first = 1 if self.source.start == 0 else 0  # the range that counts the document
-        cut_by = None
-        if self.reading.pre_tokenizer is not None and isinstance(self.reading.cutter("text"), cutting.WordCutter):
-            cut_by = (self.reading.pre_tokenizer, self.reading.special_tokens, self.reading.normalizer)
+        cut_by = () if isinstance(self.reading.cutter("text"), cutting.NoCutter) else self.reading.cut_by
         if self.reading.errors == "skip":
             for offset, piece in self._pieces():
                 at = _scan.invalid_utf8(piece)

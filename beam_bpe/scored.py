@@ -17,7 +17,9 @@ from beam_bpe.layout import AddedToken, Layout
 from beam_bpe.learning import SPACE, Learning
 from beam_bpe.merging import Merges, check_excluded, distinct_counts
 from beam_bpe.vocabulary import Vocabulary
-from beam_bpe.words import INT64_MAX, WordCounts, word_schema
+from beam_bpe.word_parts import word_schema
+from beam_bpe.word_rows import INT64_MAX
+from beam_bpe.words import WordCounts
 
 #: Stands for a symbol in the words that are learned from, and counts as a character there.
 BOUNDARY = "\x1f"

@@ -7,8 +7,11 @@ from typing import Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from beam_bpe import _words
+
+INT64_MAX = 2**63 - 1
 
 
 @dataclass(frozen=True)
@@ -55,6 +58,17 @@ def group_numbers(table: pa.Table, groups: Sequence[str]) -> np.ndarray:
     return np.concatenate(found)
 
 
+def exact_total(counts: pa.ChunkedArray) -> int:
+    """Return the sum of a column of int64, none negative, which may exceed int64."""
+    total = 0
+    for chunk in counts.chunks:
+        if len(chunk) and pc.max(chunk).as_py() > INT64_MAX // len(chunk):
+            total += sum(chunk.to_pylist())
+        elif len(chunk):
+            total += pc.sum(chunk).as_py()
+    return total
+
+
 def exact_sums(values: np.ndarray, firsts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the sums of runs of int64 values, none negative, and which of them exceed int64.
 
@@ -65,7 +79,7 @@ def exact_sums(values: np.ndarray, firsts: np.ndarray) -> tuple[np.ndarray, np.n
         return np.empty(0, np.int64), np.empty(0, bool)
     sums = np.add.reduceat(values, firsts)
     longest = int(np.diff(firsts, append=len(values)).max())
-    if int(values.max()) <= (2**63 - 1) // longest:
+    if int(values.max()) <= INT64_MAX // longest:
         return sums, np.zeros(len(sums), bool)
     high, low = np.add.reduceat(values >> 32, firsts), np.add.reduceat(values & 0xFFFFFFFF, firsts)
     return sums, high + (low >> 32) >= 1 << 31

@@ -14,14 +14,15 @@ import pytest
 from beam_bpe import transforms
 from beam_bpe.cli import main
 from beam_bpe.counting import WordCounter
-from beam_bpe.cutting import may_be_cut
+from beam_bpe.cutting import WordRule
 from beam_bpe.documents import DocumentBatch, Reading, ranges
 from beam_bpe.listing import SourceFile
 from beam_bpe.normalize import normalize, spec
 from beam_bpe.pretokenize import HUGGINGFACE_WHITESPACE, PATTERNS, pre_tokenizer
 from beam_bpe.reading import read_range
 from beam_bpe.special import SpecialTokens
-from beam_bpe.words import WordCounts, unpack_table
+from beam_bpe.word_parts import unpack_table
+from beam_bpe.words import WordCounts
 
 tokenizers = pytest.importorskip("tokenizers")
 PRE_TOKENIZER = tokenizers.pre_tokenizers.BertPreTokenizer()
@@ -135,7 +136,7 @@ def counted(data: bytes, path, pattern, normalizer, range_bytes, specials=()) ->
     """Return the words of a file that is read in ranges, and the pieces in which it was counted."""
     path.write_bytes(data)
     chosen = pre_tokenizer(pattern)
-    reading = Reading(pre_tokenizer=chosen, special_tokens=specials, normalizer=normalizer)
+    reading = Reading(cut_by=(WordRule(chosen, tuple(specials), normalizer),))
     counter = WordCounter(chosen, SpecialTokens(specials), normalizer=normalizer)
     pieces = 0
     for source in ranges([SourceFile(str(path), len(data), None)], reading, range_bytes):
@@ -165,7 +166,7 @@ def test_ranges_change_no_count(pattern, normalizer, tmp_path, monkeypatch):
             assert found == dict(expected), (number, range_bytes)
             cuts += pieces - 1
     chosen = pre_tokenizer(pattern)
-    assert (cuts > 50) == may_be_cut(chosen, normalizer) == (chosen.drops_spaces or chosen.may_be_cut and normalizer != "bert")
+    assert (cuts > 50) == WordRule(chosen, (), normalizer).may_be_cut == (chosen.drops_spaces or chosen.may_be_cut and normalizer != "bert")
 
 
 def test_the_words_of_documents_are_those_of_tokenizers():
@@ -200,7 +201,7 @@ def test_a_normalizer_that_is_not_known():
     for call in (
         lambda: WordCounts.from_documents(["low"], normalizer="nfc"),
         lambda: WordCounter(pre_tokenizer("bert"), SpecialTokens(), normalizer="nfc"),
-        lambda: Reading(normalizer="nfc"),
+        lambda: WordRule(pre_tokenizer("bert"), (), "nfc"),
         lambda: transforms.CountWords(normalizer="nfc"),
         lambda: transforms.ReadDocuments("x", normalizer="nfc"),
         lambda: transforms.LearnVocabulary("x", "y", 300, normalizer="nfc"),
@@ -210,7 +211,7 @@ def test_a_normalizer_that_is_not_known():
 
 
 def test_what_is_read_and_counted_with_different_normalizers_is_refused():
-    batch = DocumentBatch(b"a", np.array([0, 1]), cut_by=(pre_tokenizer("bert"), (), "bert"))
+    batch = DocumentBatch(b"a", np.array([0, 1]), cut_by=(WordRule(pre_tokenizer("bert"), (), "bert"),))
     counter = WordCounter(pre_tokenizer("bert"), SpecialTokens(), normalizer="NFC")
     with pytest.raises(ValueError, match="cut by 'bert' with the special tokens .. and the normalizer bert, and are counted by .* NFC"):
         counter.add(batch)

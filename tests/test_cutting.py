@@ -21,7 +21,9 @@ from beam_bpe.cutting import (
     ParagraphCutter,
     SeparatorCutter,
     UncutError,
+    CommonCutter,
     WordCutter,
+    WordRule,
     read_pieces,
 )
 from beam_bpe.pretokenize import PATTERNS, pre_tokenizer
@@ -104,17 +106,46 @@ def counted(pieces: list[bytes], name: str) -> tuple:
 @given(data=texts, range_bytes=sizes, piece=sizes, name=st.sampled_from(CUT))
 @settings(max_examples=500, deadline=None)
 def test_words_of_ranges_are_those_of_the_file(data, range_bytes, piece, name):
-    cutter = WordCutter(pre_tokenizer(name), SpecialTokens())
+    cutter = WordCutter(WordRule(pre_tokenizer(name)))
     pieces = pieces_of(data, cutter, range_bytes, piece)
     assert words_of(pieces, name) == words_of([data], name)
     assert counted(pieces, name) == counted([data], name)
+
+
+SEVERAL = [
+    (WordRule(pre_tokenizer("o200k"), ("a b",)), WordRule(pre_tokenizer("gpt2"))),
+    (WordRule(pre_tokenizer("cl100k")), WordRule(pre_tokenizer("bert"), (), "bert")),
+    (WordRule(pre_tokenizer("gpt2")), WordRule(pre_tokenizer("whitespace"), ("\n1",)), WordRule(pre_tokenizer("qwen2"))),
+]
+
+
+@given(data=texts, range_bytes=sizes, piece=sizes, rules=st.sampled_from(SEVERAL))
+@settings(max_examples=300, deadline=None)
+def test_common_places_are_those_of_every_rule(data, range_bytes, piece, rules):
+    cutters, common = [WordCutter(rule) for rule in rules], CommonCutter(rules)
+    places = set.intersection(*(set(places_of(cutter, data)) for cutter in cutters))
+    assert places_of(common, data) == sorted(places)
+    decided = [at for at in places if at <= min(cutter.last(data) for cutter in cutters)]
+    assert common.last(data) == max(decided, default=-1)
+    cuts = [at for pieces in ranges_of(data, common, range_bytes, piece) for at, _ in pieces if at]
+    assert places.issuperset(cuts)
+    assert b"".join(pieces_of(data, common, range_bytes, piece)) == data
+
+
+def places_of(cutter, data: bytes) -> list[int]:
+    """Return all places that a cutter finds, from left to right."""
+    found, at = [], cutter.first(data, 0)
+    while at >= 0:
+        found.append(at)
+        at = cutter.first(data, at + 1)
+    return found
 
 
 @given(tokens.flatmap(lambda t: st.tuples(st.just(t), texts_with(t))), sizes, sizes, st.sampled_from(CUT))
 @settings(max_examples=500, deadline=None)
 def test_special_tokens_are_never_cut(chosen, range_bytes, piece, name):
     specials, data = chosen
-    pieces = pieces_of(data, WordCutter(pre_tokenizer(name), SpecialTokens(specials)), range_bytes, piece)
+    pieces = pieces_of(data, WordCutter(WordRule(pre_tokenizer(name), tuple(specials))), range_bytes, piece)
     assert words_of(pieces, name, specials) == words_of([data], name, specials)
 
 
@@ -122,7 +153,7 @@ def test_special_tokens_are_never_cut(chosen, range_bytes, piece, name):
 def test_every_place_in_every_short_text(name):
     """All texts of up to five of these, cut at every place that is known."""
     alphabet = [b"a", b" ", b"\n", b"'", b"1", b"!", b"\xcc\x81", b"\xff"]
-    cutter = WordCutter(pre_tokenizer(name), SpecialTokens())
+    cutter = WordCutter(WordRule(pre_tokenizer(name)))
     places = 0
     for length in range(2, 6):
         for fragments in itertools.product(alphabet, repeat=length):
@@ -143,7 +174,7 @@ def test_every_range_size_of_short_files(name):
     random_ = random.Random(name)
     for _ in range(60):
         data = b"".join(random_.choices(FRAGMENTS, k=random_.randint(0, 12)))
-        cutter = WordCutter(pre_tokenizer(name), SpecialTokens())
+        cutter = WordCutter(WordRule(pre_tokenizer(name)))
         whole = words_of([data], name)
         for range_bytes in range(1, len(data) + 2):
             for piece in (1, 2, 3, 7, 100):
@@ -154,26 +185,26 @@ def test_a_token_that_replacement_brings_about_is_not_cut():
     specials = ["\ufffda b"]
     data = b"x \xffa b y"
     for range_bytes in range(1, len(data) + 1):
-        pieces = pieces_of(data, WordCutter(pre_tokenizer("gpt2"), SpecialTokens(specials)), range_bytes, 1)
+        pieces = pieces_of(data, WordCutter(WordRule(pre_tokenizer("gpt2"), tuple(specials))), range_bytes, 1)
         assert words_of(pieces, "gpt2", specials) == ["x", " ", " y"]
 
 
 def test_a_token_at_the_border_of_a_range_is_not_cut():
     specials, data = ["stop here"], b"go stop here go"
-    cutter = WordCutter(pre_tokenizer("o200k"), SpecialTokens(specials))
+    cutter = WordCutter(WordRule(pre_tokenizer("o200k"), tuple(specials)))
     assert ranges_of(data, cutter, 7, 1) == [[(0, b"go stop here")], [(12, b" go")], []]
 
 
 def test_no_places_are_known_under_none_and_custom_patterns():
     for pattern in ("none", r"\w+"):
         with pytest.raises(ValueError, match="no place is known"):
-            WordCutter(pre_tokenizer(pattern), SpecialTokens())
+            WordCutter(WordRule(pre_tokenizer(pattern)))
 
 
 @pytest.mark.parametrize("name", CUT)
 def test_a_real_text(shared, name):
     data = (shared / "corpora" / "mixed-1m.txt").read_bytes()
-    cutter = WordCutter(pre_tokenizer(name), SpecialTokens(["<|endoftext|>", "the ", "e t"]))
+    cutter = WordCutter(WordRule(pre_tokenizer(name), ("<|endoftext|>", "the ", "e t")))
     whole = counted([data], name)
     for range_bytes, piece in ((999, 1 << 20), (65_536, 1000), (300_000, 4096), (1 << 21, 100)):
         pieces = pieces_of(data, cutter, range_bytes, piece)
@@ -266,7 +297,7 @@ def test_every_short_file_of_separators(separator):
 @pytest.mark.parametrize("data", [b"", b"a", b"\n", b" ", b"\xff", b"\0", b"aaaaaaaa", b"\xff" * 9, b"\r\r\r\r"])
 @pytest.mark.parametrize(
     "cutter",
-    [WordCutter(pre_tokenizer(name), SpecialTokens(["<|x|>"])) for name in CUT]
+    [WordCutter(WordRule(pre_tokenizer(name), ("<|x|>",))) for name in CUT]
     + [LineCutter(), ParagraphCutter(), SeparatorCutter(b"|"), NoCutter()],
     ids=[*CUT, "line", "paragraph", "separator", "nowhere"],
 )
@@ -297,7 +328,7 @@ def test_pieces_are_about_as_large_as_asked(end):
     piece = 1 << 16
     file = io.BytesIO(b"some words and\n\nmore of them | " * 300_000)
     for cutter in (
-        WordCutter(pre_tokenizer("o200k"), SpecialTokens(["<|endoftext|>"])),
+        WordCutter(WordRule(pre_tokenizer("o200k"), ("<|endoftext|>",))),
         LineCutter(),
         ParagraphCutter(),
         SeparatorCutter(b"|"),
@@ -319,7 +350,7 @@ def test_pieces_are_about_as_large_as_asked(end):
 @pytest.mark.parametrize("end", [None, 2 << 20], ids=["open", "closed"])
 def test_time_is_linear_without_a_place(start, end):
     data = b"a" * (20 << 20)
-    cutter = WordCutter(pre_tokenizer("o200k"), SpecialTokens(["<|endoftext|>"]))
+    cutter = WordCutter(WordRule(pre_tokenizer("o200k"), ("<|endoftext|>",)))
     begin = time.process_time()
     pieces = list(read_pieces(io.BytesIO(data), start, end, cutter, piece=4096))
     assert time.process_time() - begin < 3
@@ -328,7 +359,7 @@ def test_time_is_linear_without_a_place(start, end):
 
 def test_time_is_linear_where_every_place_is_in_a_token():
     data = b"a b" * (1 << 18)
-    cutter = WordCutter(pre_tokenizer("gpt2"), SpecialTokens(["a b"]))
+    cutter = WordCutter(WordRule(pre_tokenizer("gpt2"), ("a b",)))
     begin = time.process_time()
     assert list(read_pieces(io.BytesIO(data), 0, None, cutter, piece=4096)) == [(0, data)]
     assert time.process_time() - begin < 5

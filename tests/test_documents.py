@@ -7,12 +7,13 @@ import pickle
 import pytest
 
 from beam_bpe import cutting, documents
+from beam_bpe.cutting import WordRule
 from beam_bpe.documents import InputError, Reading, SourceRange, find_files, range_bytes_for, ranges
 from beam_bpe.listing import SourceFile
 from beam_bpe.pretokenize import pre_tokenizer
 
 MIB = 1 << 20
-O200K = pre_tokenizer("o200k")
+O200K = WordRule(pre_tokenizer("o200k"))
 
 
 @pytest.mark.parametrize(
@@ -25,9 +26,6 @@ O200K = pre_tokenizer("o200k")
         ({"separator": "|"}, ValueError, "a separator with it"),
         ({"documents": "line", "separator": "|"}, ValueError, "a separator with it"),
         ({"documents": "separator", "separator": ""}, ValueError, "the separator is empty"),
-        ({"special_tokens": ("",)}, ValueError, "special token 0 is empty"),
-        ({"special_tokens": ("a", "b", "a")}, ValueError, "'a' stands twice"),
-        ({"special_tokens": "<|x|>"}, TypeError, "not one text"),
     ],
 )
 def test_a_wrong_choice_is_refused(wrong, error, message):
@@ -35,8 +33,21 @@ def test_a_wrong_choice_is_refused(wrong, error, message):
         Reading(**wrong)
 
 
+@pytest.mark.parametrize(
+    "tokens, error, message",
+    [
+        (("",), ValueError, "special token 0 is empty"),
+        (("a", "b", "a"), ValueError, "'a' stands twice"),
+        ("<|x|>", TypeError, "not one text"),
+    ],
+)
+def test_a_wrong_special_token_is_refused(tokens, error, message):
+    with pytest.raises(error, match=message):
+        WordRule(O200K.pre_tokenizer, tokens)
+
+
 def test_a_reading_can_be_sent_to_workers():
-    reading = Reading(documents="separator", separator="|", pre_tokenizer=O200K, special_tokens=("<|x|>",))
+    reading = Reading(documents="separator", separator="|", cut_by=(WordRule(O200K.pre_tokenizer, ("<|x|>",)),))
     assert pickle.loads(pickle.dumps(reading)) == reading
 
 
@@ -53,10 +64,12 @@ def test_the_cutter_goes_by_the_unit():
     def cutter(kind="text", **options):
         return type(Reading(**options).cutter(kind))
 
-    assert cutter() == cutter(pre_tokenizer=pre_tokenizer(r"\w+")) == cutting.NoCutter
-    assert cutter(pre_tokenizer=pre_tokenizer("none")) == cutter("parquet") == cutting.NoCutter
-    assert cutter(pre_tokenizer=O200K) == cutting.WordCutter
+    assert cutter() == cutter(cut_by=(WordRule(pre_tokenizer(r"\w+")),)) == cutting.NoCutter
+    assert cutter(cut_by=(WordRule(pre_tokenizer("none")),)) == cutter("parquet") == cutting.NoCutter
+    assert cutter(cut_by=(O200K,)) == cutting.WordCutter
     assert cutter(documents="line") == cutter("jsonl") == cutter("jsonl", documents="paragraph") == cutting.LineCutter
+    gpt2, none = WordRule(pre_tokenizer("gpt2")), WordRule(pre_tokenizer("none"))
+    assert cutter(cut_by=(O200K, gpt2)) == cutting.CommonCutter and cutter(cut_by=(O200K, none)) == cutting.NoCutter
     assert cutter(documents="paragraph") == cutting.ParagraphCutter
     assert cutter(documents="separator", separator="\n\n") == cutting.SeparatorCutter
 
@@ -85,11 +98,11 @@ def test_a_huge_file_that_cannot_be_cut_is_refused(tmp_path, monkeypatch):
     (tmp_path / "fits.txt").write_bytes(b"x" * 10)
     assert len(find_files(str(tmp_path), Reading())) == 1
     (tmp_path / "huge.txt").write_bytes(b"x" * 11)
-    for refused in (Reading(), Reading(pre_tokenizer=pre_tokenizer("none")), Reading(pre_tokenizer=pre_tokenizer(".+?"))):
+    for refused in (Reading(), Reading(cut_by=(WordRule(pre_tokenizer("none")),)), Reading(cut_by=(WordRule(pre_tokenizer(".+?")),))):
         with pytest.raises(InputError, match="huge.txt has 11 bytes .* limit is 10.* documents='line'"):
             find_files(str(tmp_path), refused)
     for read in (
-        Reading(pre_tokenizer=O200K),
+        Reading(cut_by=(O200K,)),
         Reading(documents="line"),
         Reading(documents="paragraph"),
         Reading(documents="separator", separator="--"),
@@ -132,10 +145,10 @@ def test_ranges_lie_side_by_side():
         ("a.txt.gz", {"documents": "line"}, True),
         ("a.txt", {"documents": "separator", "separator": "aa"}, False),
         ("a.txt", {}, True),
-        ("a.txt", {"pre_tokenizer": O200K}, False),
-        ("a.txt", {"pre_tokenizer": O200K, "whole": True}, True),
-        ("a.txt", {"pre_tokenizer": O200K, "errors": "skip"}, True),
-        ("a.txt", {"pre_tokenizer": O200K, "errors": "strict"}, False),
+        ("a.txt", {"cut_by": (O200K,)}, False),
+        ("a.txt", {"cut_by": (O200K,), "whole": True}, True),
+        ("a.txt", {"cut_by": (O200K,), "errors": "skip"}, True),
+        ("a.txt", {"cut_by": (O200K,), "errors": "strict"}, False),
         ("a.txt", {"documents": "line", "errors": "skip", "whole": True}, False),
         ("a.jsonl", {"errors": "skip", "whole": True}, False),
         ("a.parquet", {"whole": True}, False),

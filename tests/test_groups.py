@@ -44,7 +44,8 @@ from beam_bpe.transforms import (
 from beam_bpe.transforms import count as count_module
 from beam_bpe.transforms.words import CountedWord, GroupedWord
 from beam_bpe.word_rows import exact_sums, sums_by_group
-from beam_bpe.words import TOTALS, WordCounts, parameters_of
+from beam_bpe.totals import TOTALS
+from beam_bpe.words import WordCounts, parameters_of
 
 PROCESSES = ["--direct_running_mode=multi_processing", "--direct_num_workers=2"]
 LARGEST = 2**63 - 1

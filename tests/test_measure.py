@@ -17,6 +17,7 @@ from apache_beam.testing.util import assert_that
 from apache_beam.transforms.window import FixedWindows, GlobalWindow, TimestampedValue
 
 from beam_bpe import cli, measured, train
+from beam_bpe.cutting import WordRule
 from beam_bpe.documents import DocumentBatch
 from beam_bpe.grouping import Groups
 from beam_bpe.measuring import Meter, measure_words
@@ -161,7 +162,7 @@ def test_the_pieces_of_a_document_are_not_torn_apart(vocabularies):
     fn = module._MeasureFn(MeasureTokens(vocabularies[:1], memory=1))
     fn.setup()
     fn.start_bundle()
-    rule = (vocabularies[0].pre_tokenizer, (END,), None)
+    rule = (WordRule(vocabularies[0].pre_tokenizer, (END,)),)
     emitted = []
     for text, first in (("low", True), (" lower", False), (" low", False), ("wide", True)):
         batch = DocumentBatch(text.encode(), np.array([0, len(text)]), not first, {"documents": int(first)}, cut_by=rule)

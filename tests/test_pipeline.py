@@ -44,7 +44,8 @@ from beam_bpe.transforms import read as read_module
 from beam_bpe.transforms.count import shards_for
 from beam_bpe.transforms.words import CountedWord
 from beam_bpe.vocabulary import Vocabulary
-from beam_bpe.words import WordCounts, unpack_table
+from beam_bpe.word_parts import unpack_table
+from beam_bpe.words import WordCounts
 
 ROOT = Path(beam_bpe.__file__).resolve().parent.parent
 SPECIALS = ["<|end|>"]

@@ -22,12 +22,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from beam_bpe import _words, cutting, reading as module
+from beam_bpe.cutting import WordRule
 from beam_bpe.documents import InputError, Reading, SourceRange, find_files, ranges
 from beam_bpe.pretokenize import pre_tokenizer
 from beam_bpe.reading import documents_of, read_range, repair
 from beam_bpe.special import SpecialTokens
 
-O200K = pre_tokenizer("o200k")
+O200K = WordRule(pre_tokenizer("o200k"))
 PACK = {
     ".gz": gzip.compress,
     ".bz2": bz2.compress,
@@ -35,7 +36,7 @@ PACK = {
     ".zst": lambda data: zstandard.ZstdCompressor().compress(data),
 }
 UNITS = {
-    "file": {"pre_tokenizer": O200K},
+    "file": {"cut_by": (O200K,)},
     "uncut": {},
     "line": {"documents": "line"},
     "paragraph": {"documents": "paragraph"},
@@ -83,7 +84,7 @@ class Read:
         words = 0
         for batch in self.batches:
             bounds, _ = SpecialTokens(specials).cut(batch.data, batch.bounds)
-            words += O200K.count(table, batch.data, bounds, continues=batch.continues).words
+            words += O200K.pre_tokenizer.count(table, batch.data, bounds, continues=batch.continues).words
         return table.pack(1, ordered=True), words
 
 
@@ -210,7 +211,7 @@ def test_nasty_texts(shared, tmp_path, unit):
 def test_a_real_text_in_small_pieces_and_ranges(shared, tmp_path, unit, pieces_of):
     data = (shared / "corpora" / "mixed-1m.txt").read_bytes()
     specials = ("<|endoftext|>", "the ")
-    options = {**UNITS[unit], "special_tokens": specials}
+    options = UNITS[unit] if unit != "file" else {"cut_by": (WordRule(O200K.pre_tokenizer, specials),)}
     path = tmp_path / "a.txt"
     path.write_bytes(data)
     (tmp_path / "a.txt.gz").write_bytes(gzip.compress(data, 1))
@@ -276,13 +277,13 @@ def test_a_text_that_cannot_be_cut_has_a_limit_when_unpacked(tmp_path, monkeypat
     (tmp_path / "a.txt.gz").write_bytes(gzip.compress(b"a" * 1001))
     with pytest.raises(InputError, match="a.txt.gz cannot be cut .* more than 1,000 bytes"):
         Read(tmp_path / "a.txt.gz", Reading())
-    assert Read(tmp_path / "a.txt.gz", Reading(pre_tokenizer=O200K))["bytes"] == 1001
+    assert Read(tmp_path / "a.txt.gz", Reading(cut_by=(O200K,)))["bytes"] == 1001
 
 
 def test_documents_are_counted_once_when_whole(tmp_path, pieces_of):
     pieces_of(10)
     (tmp_path / "a.txt").write_bytes(b" word" * 1000)
-    read = Read(tmp_path / "a.txt", Reading(pre_tokenizer=O200K, whole=True), 100)
+    read = Read(tmp_path / "a.txt", Reading(cut_by=(O200K,), whole=True), 100)
     assert len(read.batches) > 100 and read["documents"] == 1
     (_, packed), *_ = read.counted()[0]
     counts, documents = _words.unpack(packed)[4:6]

@@ -70,8 +70,8 @@ def test_one_pass_for_steps_in_order():
 
 def test_no_text_is_cut_where_spaces_are_added_or_lost():
     for name in ("metaspace", "sentencepiece", "remove_extra_whitespaces", "NFC+dummy_suffix"):
-        assert not cutting.may_be_cut(pre_tokenizer("whitespace"), name)
-    assert cutting.may_be_cut(pre_tokenizer("whitespace"), "NFC")
+        assert not cutting.WordRule(pre_tokenizer("whitespace"), (), name).may_be_cut
+    assert cutting.WordRule(pre_tokenizer("whitespace"), (), "NFC").may_be_cut
 
 
 def test_words_begin_with_their_space():

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from beam_bpe import Model, Vocabulary, _statistics, formats, measured, pre_tokenizer, train
 from beam_bpe.artifacts import FormatError
 from beam_bpe.baselines import trigrams
+from beam_bpe.cutting import WordRule
 from beam_bpe.distribution import Distribution, buckets_of
 from beam_bpe.documents import DocumentBatch
 from beam_bpe.grouping import Groups
@@ -335,7 +336,7 @@ def test_pieces_of_one_document():
     vocabulary = VOCABULARIES["bytes"]
     whole = metered(["low lower", "wide"], [vocabulary], ["trigram", "byte"])
     meter = Meter([Tokenizer(vocabulary)], ["trigram", "byte"])
-    rule = (vocabulary.pre_tokenizer, (), None)
+    rule = (WordRule(vocabulary.pre_tokenizer),)
     for text, first in (("low", True), (" lower", False)):
         bounds = np.array([0, len(text)])
         meter.add(DocumentBatch(text.encode(), bounds, not first, {"documents": int(first)}, cut_by=rule))
@@ -346,7 +347,7 @@ def test_pieces_of_one_document():
     meter.add(DocumentBatch(b"x", np.array([0, 1]), True, {"documents": 0}, split=True))
     found, trigram, byte = (groups[""] for groups in meter.take())
     assert (found.documents, found.tokens, found.lengths, trigram.tokens, byte.tokens) == (0, 1, None, None, 1)
-    other = (WordCounts.from_documents([], pattern="o200k").pre_tokenizer, (), None)
+    other = (WordRule(WordCounts.from_documents([], pattern="o200k").pre_tokenizer),)
     with pytest.raises(ValueError, match="cut between words of 'o200k'.*cuts by 'gpt2'"):
         meter.add(DocumentBatch(b"x", np.array([0, 1]), False, {"documents": 1}, cut_by=other))
 

@@ -22,7 +22,9 @@ from hypothesis import strategies as st
 from beam_bpe import _words, artifacts, reference, storage
 from beam_bpe.artifacts import FormatError
 from beam_bpe.pretokenize import pre_tokenizer
-from beam_bpe.words import TOTALS, WordCounts, add_totals, part_name, publish, shards_of, write_part
+from beam_bpe.totals import TOTALS, add_totals
+from beam_bpe.word_parts import part_name, publish, shards_of, write_part
+from beam_bpe.words import WordCounts
 
 MOST = 2**63 - 1
 COUNTS = {b"low": 5, b"lower": 2, b"newest": 6, b"widest": 3, b"\xff\x00": 1, "日本".encode(): 0, b" ": 7}

@@ -43,19 +43,27 @@ def reading_of(args: argparse.Namespace) -> dict[str, Any]:
     return {**{name: getattr(args, name) for name in names}, "separator": unescaped(args.separator)}
 
 
-def add_counting(parser: Parser) -> None:
-    """Add how words are counted."""
+def add_counting(parser: Parser, several: bool = False) -> None:
+    """Add how words are counted.
+
+    Args:
+        several: more than one pattern may be given, and a normalizer to each.
+    """
+    action, again = ("append", "; repeatable") if several else ("store", "")
     group = parser.add_argument_group("counting")
     group.add_argument(
         "--pattern",
+        action=action,
         help=f"how documents are cut into words: {', '.join(PATTERNS)}, or a regex, which is slow ({DEFAULT_PATTERN}; "
-        "metaspace, behind the normalizer metaspace, to learn sentencepiece-bpe or unigram)",
+        f"metaspace, behind the normalizer metaspace, to learn sentencepiece-bpe or unigram){again}",
     )
     group.add_argument("--split-with", metavar="MODULE:FUNCTION", help="cut documents with a function, which is slow")
     group.add_argument(
         "--normalizer",
+        action=action,
         metavar="STEPS",
-        help=f"what text goes through before, joined by +: {', '.join((*NAMES, *STEPS))} (nothing)",
+        help=f"what text goes through before, joined by +: {', '.join((*NAMES, *STEPS))} (nothing)"
+        + (", of all patterns, or given as often as they are, none being nothing" if several else ""),
     )
     group.add_argument("--gaps", choices=GAPS, default="keep", help="text between the matches of a regex (keep)")
     group.add_argument("--time-limit", type=float, default=60.0, help="seconds a regex may take for a document (60)")

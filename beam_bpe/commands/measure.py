@@ -8,7 +8,7 @@ from typing import Any, Sequence
 
 from beam_bpe import console, measured
 from beam_bpe.commands.arguments import add_reading, add_running, reading_of
-from beam_bpe.commands.given_words import add_words, mismatch_as_option, read_words
+from beam_bpe.commands.given_words import add_words, mismatch_as_option, read_words, read_words_by_cutting
 from beam_bpe.commands.usage import Parser, UsageError, check_positive, checked, say
 from beam_bpe.commands.vocabularies import add_vocabulary, load, load_all
 from beam_bpe.costs import CostModel
@@ -38,7 +38,7 @@ def add(added: Any) -> dict[str, Parser]:
         "measure", help="measure vocabularies on a corpus or its words", allow_abbrev=False, description=_MEASURE_HELP
     )
     parser.add_argument("inputs", nargs="*", metavar="INPUT", help="a file, glob, folder or URL")
-    add_words(parser, "instead of a corpus")
+    add_words(parser, "instead of a corpus; each vocabulary is measured on those that were cut as it cuts")
     parser.add_argument("-o", "--output", metavar="FOLDER", help="where statistics.json and the frequencies of tokens go")
     add_vocabulary(parser, several=True)
     group = parser.add_argument_group("measuring")
@@ -144,7 +144,7 @@ def _of_words(args: argparse.Namespace, vocabularies: list[Vocabulary]) -> list[
     if args.output:
         measured.claim(args.output, args.overwrite)
     statistics = _measured(
-        args, read_words(args), vocabularies, args.vocabulary, baselines=args.baseline, method=args.method
+        args, read_words_by_cutting(args), vocabularies, args.vocabulary, baselines=args.baseline, method=args.method
     )
     if args.output:
         measured.save(args.output, statistics, vocabularies, overwrite=args.overwrite)
@@ -152,10 +152,10 @@ def _of_words(args: argparse.Namespace, vocabularies: list[Vocabulary]) -> list[
 
 
 def _measured(
-    args: argparse.Namespace, table: WordCounts, vocabularies: list[Vocabulary], names: list[str], **options: Any
+    args: argparse.Namespace, tables: list[WordCounts], vocabularies: list[Vocabulary], names: list[str], **options: Any
 ) -> list[Statistics]:
     with mismatch_as_option():
-        return measure_words(table, vocabularies, names=names, allow_mismatch=args.allow_mismatch, **options)
+        return measure_words(tables, vocabularies, names=names, allow_mismatch=args.allow_mismatch, **options)
 
 
 def _of_corpus(args: argparse.Namespace, vocabularies: list[Vocabulary]) -> list[Statistics]:
@@ -213,15 +213,15 @@ def _of_corpus(args: argparse.Namespace, vocabularies: list[Vocabulary]) -> list
 
 
 def _common_cutting(vocabularies: Sequence[Vocabulary]) -> dict[str, Any]:
-    """Return how a large document may be cut between words of all vocabularies; nothing where they differ."""
-    first = vocabularies[0]
-    rules = {(one.pre_tokenizer.name, one.pre_tokenizer.pattern, one.normalizer) for one in vocabularies}
+    """Return how a large document may be cut between words of all vocabularies; nothing if nowhere."""
+    rules = dict.fromkeys((one.pre_tokenizer.name, one.normalizer) for one in vocabularies)
     tokens = {token.text for one in vocabularies for token in one.added_tokens}
-    if len(rules) > 1 or first.pre_tokenizer.name not in PATTERNS:
+    if not all(one.pre_tokenizer.name in PATTERNS for one in vocabularies):
         return {}
     if not all(token.plain for one in vocabularies for token in one.added_tokens):  # some take spaces beside them
         return {}
-    return {"pattern": first.pre_tokenizer.name, "normalizer": first.normalizer, "special_tokens": tuple(sorted(tokens))}
+    patterns, normalizers = zip(*rules)
+    return {"pattern": patterns, "normalizer": normalizers, "special_tokens": tuple(sorted(tokens))}
 
 
 def _title(statistics: Statistics) -> str:
@@ -290,7 +290,7 @@ def _curve(args: argparse.Namespace) -> None:
     vocabulary = load(args)
     check_merges(vocabulary)
     table = read_words(args)
-    (statistics,) = _measured(args, table, [vocabulary], [args.vocabulary])
+    (statistics,) = _measured(args, [table], [vocabulary], [args.vocabulary])
     curve = size_curve(statistics, vocabulary)
     if args.check:
         sizes = check_curve(curve, table, vocabulary)

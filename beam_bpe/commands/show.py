@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from beam_bpe import artifacts, console, formats, shards, storage, words
+from beam_bpe import artifacts, console, formats, shards, storage, word_parts
 from beam_bpe.artifacts import FormatError
 from beam_bpe.commands.given_words import add_words
 from beam_bpe.commands.token import show_token
@@ -48,7 +48,7 @@ def _show(args: argparse.Namespace) -> None:
         print_parameters(manifest["parameters"])
         return
     if storage.exists(storage.join(path, artifacts.MANIFEST)) or _holds_parts(path):
-        manifest = artifacts.read_manifest(path, words.KIND)
+        manifest = artifacts.read_manifest(path, word_parts.KIND)
         print_words(path, manifest)
         print_parameters(manifest["parameters"])
         _print_most_common(args, WordCounts.read(path))
@@ -59,7 +59,7 @@ def _show(args: argparse.Namespace) -> None:
     if path.endswith(".parquet"):
         with artifacts.open_parquet(path) as file:
             header = artifacts.read_header(path, file)
-        if header.get("kind") == words.KIND:
+        if header.get("kind") == word_parts.KIND:
             _show_part(args, header)
             return
         folder = path[: -len(path.rpartition("/")[2])].rstrip("/") or "."
@@ -140,7 +140,7 @@ def _holds_parts(path: str) -> bool:
 
 
 def _show_part(args: argparse.Namespace, header: dict[str, Any]) -> None:
-    table = WordCounts(artifacts.read_parquet(args.path, words.KIND)[0], header["parameters"])
+    table = WordCounts(artifacts.read_parquet(args.path, word_parts.KIND)[0], header["parameters"])
     print(f"{'words':<11} {args.path}: {len(table):,} distinct, {table.occurrences:,} in all, one part of a table")
     print_parameters(header["parameters"])
     _print_most_common(args, table)

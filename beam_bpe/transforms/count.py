@@ -22,7 +22,8 @@ from beam_bpe.special import SpecialTokens
 from beam_bpe.transforms.read import READ_COUNTERS
 from beam_bpe.transforms.rows import columns_of, fields_of, row_of
 from beam_bpe.transforms.runners import refuse_lossy
-from beam_bpe.words import add_counted, check_alike, parameters_of
+from beam_bpe.totals import add_counted, check_alike
+from beam_bpe.words import parameters_of
 
 DEFAULT_SHARDS = 16
 DEFAULT_MEMORY = 512 << 20

@@ -3,12 +3,13 @@
 import json
 import zlib
 from functools import cached_property
-from typing import Iterator, List, Optional, Sequence, Union
+from typing import Iterator, List, Optional, Sequence, Tuple, Union
 
 import apache_beam as beam
 from apache_beam.metrics import Metrics
 
 from beam_bpe import progress, storage
+from beam_bpe.cutting import WordRule
 from beam_bpe.documents import (
     DocumentBatch,
     Reading,
@@ -18,13 +19,14 @@ from beam_bpe.documents import (
     ranges,
 )
 from beam_bpe.listing import SourceFile
-from beam_bpe.pretokenize import pre_tokenizer
+from beam_bpe.normalize import check_normalizer
+from beam_bpe.pretokenize import DEFAULT_PATTERN, pre_tokenizer
 from beam_bpe.special import SpecialTokens
 from beam_bpe.reading import read_range
 from beam_bpe.transforms.stored import StoredDoFn
 
 _FILES_PER_PACK = 1000
-#: The metrics that tell what was read, of `words.TOTALS`.
+#: The metrics that tell what was read, of `totals.TOTALS`.
 READ_COUNTERS = ("documents", "bytes", "replaced_characters", "skipped_documents", "null_documents")
 
 
@@ -43,10 +45,11 @@ class ReadDocuments(beam.PTransform):
         column: the column of a Parquet or Arrow table that holds the text.
         format: "text", "jsonl", "parquet" or "arrow"; "auto" goes by the name of each file.
         errors: what happens to bytes that are not UTF-8: "replace", "strict" or "skip".
-        pattern: the pre-tokenization pattern (name or regex) of the CountWords that follows.
+        pattern: the pre-tokenization pattern (name or regex) of the CountWords that follows; a list of those of several
+            that count the same documents.
         split_with: its function "module:function", if that is what cuts documents into words.
         special_tokens: those of the CountWords that follows.
-        normalizer: that of the CountWords that follows.  With one, a text is cut only where a space stands behind a
+        normalizer: that of the CountWords that follows, or of several a list, as long as that of patterns.  With one, a text is cut only where a space stands behind a
             letter or number, and with the patterns that drop white space wherever that begins.
         dead_letters: a folder for what errors="skip" sets aside.
         whole: never cut a document, which CountWords(documents=True) needs.
@@ -65,20 +68,19 @@ class ReadDocuments(beam.PTransform):
         column: str = "text",
         format: str = "auto",
         errors: str = "replace",
-        pattern: Optional[str] = None,
+        pattern: Optional[Union[str, Sequence[str]]] = None,
         split_with: Optional[str] = None,
         special_tokens: Sequence[str] = (),
         dead_letters: Optional[str] = None,
         whole: bool = False,
         range_bytes: Optional[int] = None,
         workers: int = 1,
-        normalizer: Optional[str] = None,
+        normalizer: Optional[Union[str, Sequence[Optional[str]]]] = None,
         group_by: Optional[str] = None,
     ):
         super().__init__()
         if range_bytes is not None and range_bytes < 1:
             raise ValueError(f"range_bytes is {range_bytes}; it must be at least 1")
-        chosen = pre_tokenizer(pattern or "o200k", split_with=split_with) if pattern or split_with else None
         self._inputs = inputs
         self._reading = Reading(
             documents=documents,
@@ -87,9 +89,7 @@ class ReadDocuments(beam.PTransform):
             column=column,
             format=format,
             errors=errors,
-            pre_tokenizer=chosen,
-            special_tokens=SpecialTokens(special_tokens).tokens,
-            normalizer=normalizer,
+            cut_by=_rules(pattern, split_with, SpecialTokens(special_tokens).tokens, normalizer),
             dead_letters=dead_letters,
             whole=whole,
             group_by=group_by,
@@ -127,6 +127,26 @@ class ReadDocuments(beam.PTransform):
             | "Spread" >> beam.Reshuffle()
             | "Read" >> beam.ParDo(_ReadFn(self._reading))
         )
+
+
+def _rules(
+    pattern: Union[str, Sequence[str], None],
+    split_with: Optional[str],
+    special_tokens: Tuple[str, ...],
+    normalizer: Union[str, Sequence[Optional[str]], None],
+) -> Tuple[WordRule, ...]:
+    """Return how documents will be cut into words by all that count them."""
+    patterns = [pattern] if pattern is None or isinstance(pattern, str) else list(pattern)
+    normalizers = [normalizer] * len(patterns) if normalizer is None or isinstance(normalizer, str) else list(normalizer)
+    if len(normalizers) != len(patterns):
+        raise ValueError(f"{len(patterns)} patterns go with as many normalizers, or with one: not with {len(normalizers)}")
+    for one in normalizers:
+        check_normalizer(one)
+    return tuple(
+        WordRule(pre_tokenizer(chosen or DEFAULT_PATTERN, split_with=split_with), special_tokens, normalizing)
+        for chosen, normalizing in zip(patterns, normalizers)
+        if chosen or split_with
+    )
 
 
 def _pack(files: Sequence[SourceFile]) -> bytes:

@@ -12,9 +12,10 @@ from apache_beam.transforms.trigger import AccumulationMode, AfterCount, AfterWa
 from apache_beam.transforms.window import FixedWindows, IntervalWindow, SlidingWindows
 from apache_beam.utils.timestamp import Timestamp
 
-from beam_bpe import storage, words
+from beam_bpe import storage, word_parts
 from beam_bpe.framing import TOTALS_SHARD, unframe
 from beam_bpe.stores import refuse_credentials
+from beam_bpe.totals import check_alike
 from beam_bpe.transforms.count import merged
 from beam_bpe.transforms.stored import StoredDoFn
 
@@ -127,7 +128,7 @@ def _whole(table: List[Tuple[int, bytes]]) -> bool:
         if shard == TOTALS_SHARD:
             counted = json.loads(bytes(payload))["words"]
         else:
-            held += pc.sum(words.unpack_table(payload)[2]["count"]).as_py()
+            held += pc.sum(word_parts.unpack_table(payload)[2]["count"]).as_py()
     return held == counted
 
 
@@ -135,13 +136,13 @@ def _write(folder: str, table: List[Tuple[int, bytes]]) -> None:
     parts: List[Dict[str, Any]] = []
     totals: Dict[str, int] = {}
     parameters: Dict[str, Any] = {}
-    words.claim(folder, overwrite=True)  # by this bundle, when it ran before
+    word_parts.claim(folder, overwrite=True)  # by this bundle, when it ran before
     for shard, framed in table:
         own, payload = unframe(framed)
-        words.check_alike(parameters or own, own)
+        check_alike(parameters or own, own)
         parameters = own
         if shard == TOTALS_SHARD:
             totals = json.loads(bytes(payload))
         else:
-            parts.append(words.write_part(folder, payload, parameters))
-    words.publish(folder, parts, parameters, totals)
+            parts.append(word_parts.write_part(folder, payload, parameters))
+    word_parts.publish(folder, parts, parameters, totals)

@@ -5,9 +5,11 @@ from typing import Any, Dict, Iterator, List, NamedTuple, Tuple
 
 import apache_beam as beam
 
-from beam_bpe import artifacts, storage, words
+from beam_bpe import artifacts, storage, word_parts
 from beam_bpe.framing import TOTALS_SHARD, frame, unframe
+from beam_bpe.totals import add_counted
 from beam_bpe.transforms.stored import StoredDoFn, StoredMap
+from beam_bpe.words import WordCounts
 
 
 class WriteWords(beam.PTransform):
@@ -32,7 +34,7 @@ class WriteWords(beam.PTransform):
     def expand(self, packed: beam.PCollection[Tuple[int, bytes]]) -> beam.PCollection[str]:
         if not packed.windowing.is_default():
             raise ValueError("WriteWords writes one table: it takes the counts of the global window")
-        words.claim(self._folder, self._overwrite)
+        word_parts.claim(self._folder, self._overwrite)
         storage.check_writable(self._folder)
         lines = packed | "Part" >> beam.ParDo(_WritePartFn(self._folder))
         return (
@@ -55,7 +57,7 @@ class _WritePartFn(StoredDoFn):
         if shard == TOTALS_SHARD:
             line["totals"] = json.loads(bytes(payload))
         else:
-            line["part"] = words.write_part(self._folder, payload, parameters)
+            line["part"] = word_parts.write_part(self._folder, payload, parameters)
         yield json.dumps(line)
 
 
@@ -64,11 +66,11 @@ def _publish(folder: str, lines: List[str]) -> str:
     parameters = parsed[0]["parameters"] if parsed else {}
     if any(line["parameters"] != parameters for line in parsed):
         raise ValueError("words that were counted with different parameters do not make one table")
-    shards = {words.shards_of(line["part"]["name"]) for line in parsed if "part" in line}
+    shards = {word_parts.shards_of(line["part"]["name"]) for line in parsed if "part" in line}
     if len(shards) > 1:
         raise ValueError(f"word tables cut into {' and '.join(map(str, sorted(shards)))} shards do not make one table")
-    totals = words.add_counted(*(line["totals"] for line in parsed if "totals" in line))
-    words.publish(folder, [line["part"] for line in parsed if "part" in line], parameters, totals)
+    totals = add_counted(*(line["totals"] for line in parsed if "totals" in line))
+    word_parts.publish(folder, [line["part"] for line in parsed if "part" in line], parameters, totals)
     return folder
 
 
@@ -90,12 +92,12 @@ class ReadWords(beam.PTransform):
         return {"folder": self._folder}
 
     def expand(self, pbegin: beam.pvalue.PBegin) -> beam.PCollection[Tuple[int, bytes]]:
-        manifest = artifacts.read_manifest(self._folder, words.KIND)
+        manifest = artifacts.read_manifest(self._folder, word_parts.KIND)
         parts = [json.dumps(part) for part in manifest["parts"]]
         head = {"parameters": manifest["parameters"]}
         counted = dict(manifest["totals"])
         if "group_by" in manifest["parameters"]:
-            counted["groups"] = words.groups_of_manifest(self._folder, manifest)
+            counted["groups"] = word_parts.groups_of_manifest(self._folder, manifest)
         totals = (TOTALS_SHARD, frame(manifest["parameters"], json.dumps(counted).encode()))
         read = (
             pbegin
@@ -115,8 +117,8 @@ class _ReadPartFn(StoredDoFn):
 
     def process(self, line: str) -> Iterator[Tuple[int, bytes]]:
         part = json.loads(line)
-        table = words.read_part(storage.join(self._folder, part["name"]), part, self._head)
-        for shard, packed in words.pack_table(table, words.shards_of(part["name"])):
+        table = word_parts.read_part(storage.join(self._folder, part["name"]), part, self._head)
+        for shard, packed in word_parts.pack_table(table, word_parts.shards_of(part["name"])):
             yield shard, frame(self._head["parameters"], packed)
 
 
@@ -164,7 +166,7 @@ def _rows(element: Tuple[int, bytes]) -> Iterator[CountedWord]:
     if shard == TOTALS_SHARD:
         return
     parameters, payload = unframe(framed)
-    for batch in words.WordCounts(words.unpack_table(payload)[2], parameters).ungrouped().table.to_batches():
+    for batch in WordCounts(word_parts.unpack_table(payload)[2], parameters).ungrouped().table.to_batches():
         for word, count in zip(batch.column("word").to_pylist(), batch.column("count").to_pylist()):
             yield CountedWord(word, count)
 
@@ -176,5 +178,5 @@ def _grouped_rows(element: Tuple[int, bytes]) -> Iterator[GroupedWord]:
     parameters, payload = unframe(framed)
     if "group_by" not in parameters:
         raise ValueError("WordRows(groups=True) takes words that were counted by group: CountWords(group_by=…)")
-    for batch in words.unpack_table(payload)[2].to_batches():
+    for batch in word_parts.unpack_table(payload)[2].to_batches():
         yield from map(GroupedWord, *(batch.column(name).to_pylist() for name in GroupedWord._fields))

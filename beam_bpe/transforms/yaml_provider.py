@@ -21,16 +21,23 @@ from beam_bpe.transforms.encode import DEAD_LETTERS
 PROVIDER = Path(__file__).with_name("provider.yaml")
 
 _TYPES: Dict[str, Any] = {
-    "inputs": str,
     "vocabulary": str,
     "vocabularies": Sequence[str],
     "bos": Sequence[str],
     "eos": Sequence[str],
     "pad": Optional[str],
 }
+#: Types of which one has a schema.
+_SCHEMAS: Dict[Any, Any] = {
+    Union[str, Sequence[str]]: str,
+    Optional[Union[str, Sequence[str]]]: Optional[str],
+    Optional[Union[str, Sequence[Optional[str]]]]: Optional[str],
+}
 #: What the docstrings say of Python, and what they say of YAML instead.
 _TOLD = {
     r"a path, glob, folder or URL, or a list of them\.": "a path, glob, folder or URL.",
+    r"; a list of those of several\s+that count the same documents\.": ".",
+    r", or of several a list, as long as that of patterns\.": ".",
     r"a Vocabulary, or the path of one in any": "the path of one, in any",
     r"the one that made the ids, or its path;": "the path of the one that made the ids;",
     r"vocabulary_options: .*": "pattern: of a vocabulary whose file does not tell it, such as a rank file: a name or a regex.\n"
@@ -99,7 +106,8 @@ def _factory(transform: Callable[..., beam.PTransform], main: Optional[str] = No
         elif name == "dead_letters" and main:
             more = {"error_handling": Optional[Dict[str, str]]}
         else:
-            parameters.append(parameter.replace(annotation=_TYPES.get(name, parameter.annotation)))
+            kind = _TYPES.get(name, parameter.annotation)
+            parameters.append(parameter.replace(annotation=_SCHEMAS.get(kind, kind)))
             continue
         keyword = inspect.Parameter.POSITIONAL_OR_KEYWORD
         parameters += [inspect.Parameter(key, keyword, default=None, annotation=kind) for key, kind in more.items()]

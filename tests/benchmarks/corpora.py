@@ -355,7 +355,8 @@ def _crossed_words(folder: Path, real: Path, wanted: int) -> None:
     import pyarrow as pa
 
     from beam_bpe import _words
-    from beam_bpe.words import WordCounts, unpack_table
+    from beam_bpe.word_parts import unpack_table
+    from beam_bpe.words import WordCounts
 
     words = WordCounts.read(str(real))
     batches = list(words.batches())

@@ -85,6 +85,38 @@ def documents(path: str, vocabulary: str, what: str) -> dict[str, Any]:
     return {**clock.read(), "tokens": tokens, "bytes": sum(len(batch.data) for batch in batches)}
 
 
+def transform(path: str, vocabulary: str, what: str) -> dict[str, Any]:
+    """Run a pipeline over the rows of a table, each of them an element, in one thread: "Encode", or "MeasureTokens"."""
+    import apache_beam as beam
+    from apache_beam.metrics import Metrics, MetricsFilter
+
+    from beam_bpe import transforms
+
+    counter = Metrics.counter("benchmark", "tokens")
+
+    def rows_of(path: str) -> list[dict[str, Any]]:
+        return pq.read_table(path, columns=["text", "lang"]).to_pylist()
+
+    def ids_of(row: dict[str, Any]) -> None:
+        counter.inc(len(row["ids"]))
+
+    def tokens_of(found: Any) -> None:
+        counter.inc(found.total.tokens)
+
+    step = transforms.Encode(vocabulary)
+    if what != "Encode":
+        step = transforms.MeasureTokens(vocabulary, group_by="lang" if what == "MeasureTokens by group" else None)
+    pipeline = beam.Pipeline(runner="FnApiRunner")
+    rows = pipeline | beam.Create([path], reshuffle=False) | beam.FlatMap(rows_of).with_output_types(dict[str, str])
+    rows | step | beam.Map(ids_of if what == "Encode" else tokens_of)
+    clock = Clock()
+    result = pipeline.run()
+    result.wait_until_finish()
+    took = clock.read()
+    (counted,) = result.metrics().query(MetricsFilter().with_namespace("benchmark"))["counters"]
+    return {**took, "tokens": counted.committed, "bytes": sum(len(text.encode()) for text in _texts(path)[0])}
+
+
 def tokenizers(path: str, tokenizer_json: str, most: str) -> dict[str, Any]:
     """Count tokens as datatrove's TokensCounter does: encode_batch of `tokenizers`, and the length of its ids."""
     import tokenizers as peer

@@ -13,9 +13,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from beam_bpe import _merge, _scan, _words, cutting, merging, training, words
+from beam_bpe import _merge, _scan, _words, cutting, merging, training, word_parts
 from beam_bpe.pretokenize import PATTERNS, pre_tokenizer
-from beam_bpe.special import SpecialTokens
 from beam_bpe.words import WordCounts
 
 RANGE = 8 << 20
@@ -34,7 +33,7 @@ class Clock:
 
 def ranges(path: str, pattern: str) -> list[bytes]:
     """Read a text in ranges of 8 MiB, cut where words end."""
-    cutter = cutting.WordCutter(pre_tokenizer(pattern), SpecialTokens(()))
+    cutter = cutting.WordCutter(cutting.WordRule(pre_tokenizer(pattern)))
     with open(path, "rb") as file:
         return [piece for _, piece in cutting.read_pieces(file, 0, None, cutter, piece=RANGE)]
 
@@ -99,7 +98,7 @@ def stages(path: str, pattern: str) -> dict[str, Any]:
     lap("sort and sum shards")
     with tempfile.TemporaryDirectory() as folder:
         for _, packed in ordered:
-            words.write_part(folder, packed, {})
+            word_parts.write_part(folder, packed, {})
     lap("write Parquet")
     return {**clock.read(), "stages": took}
 

@@ -63,7 +63,8 @@ def ours(algorithm: str, lines: str, vocab_size: str, coverage: str, model: str)
     from beam_bpe import WordCounts, _words, train
     from beam_bpe.normalize import normalize_documents
     from beam_bpe.pretokenize import pre_tokenizer
-    from beam_bpe.words import parameters_of, unpack_table
+    from beam_bpe.word_parts import unpack_table
+    from beam_bpe.words import parameters_of
 
     clock = _Clock()
     data = Path(lines).read_bytes()

@@ -27,6 +27,7 @@ import services
 from submitting import Engine
 
 from beam_bpe import listing, remote, storage, stores
+from beam_bpe.cutting import WordRule
 from beam_bpe.documents import Reading, SourceRange
 from beam_bpe.pretokenize import pre_tokenizer
 from beam_bpe.reading import read_range
@@ -135,7 +136,7 @@ def test_only_the_bytes_of_a_range_are_asked_for(bucket, wire):
     """A large text read in ranges: every byte has one owner, and little else is asked for than what is owned."""
     text = " ".join(f"low{number} lower" for number in range(700_000)).encode()
     storage.write_bytes(f"{bucket}/text.txt", text)
-    reading = Reading(documents="file", pre_tokenizer=pre_tokenizer("o200k"))
+    reading = Reading(documents="file", cut_by=(WordRule(pre_tokenizer("o200k")),))
     step, pieces, asked = 2 << 20, [], []
     for start in range(0, len(text), step):
         wire.ranges.clear()

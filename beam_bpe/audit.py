@@ -65,7 +65,7 @@ MEANINGS = {
 #: Kinds that only a table of words tells.
 OF_WORDS = ("unused", "one_group", "few_documents", "special_in_text")
 #: Kinds whose tokens are worth leaving out when a vocabulary is learned again, unless others are chosen.
-UNWANTED = ("long_run", *token_texts.FINDERS)
+UNWANTED = tuple(token_texts.FINDERS)
 
 RUN, FEW_DOCUMENTS, EXAMPLES = 4, 3, 3
 FINDINGS_FILE = "findings.parquet"

@@ -181,4 +181,6 @@ def aligned(rows: Sequence[Sequence[str]], left: Collection[int] = (0,)) -> list
 def one_line(error: BaseException) -> str:
     """Return what an error says in one line, also one that a runner passed on as the text of a traceback."""
     text = str(error) or type(error).__name__
+    if isinstance(error, OSError) and error.filename is not None and error.strerror:  # without Python's "[Errno 2]"
+        text = f"{error.filename}: {error.strerror}"
     return f"KeyError: {cause_in(text)}" if isinstance(error, KeyError) else cause_in(text)

@@ -6,6 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+#: An embedding is at most so wide: the parameters of 2**32 of them, twice, are within int64.
+MOST_WIDTH = 1 << 30
+
 
 @dataclass(frozen=True)
 class CostModel:
@@ -23,7 +26,7 @@ class CostModel:
         price: of a million tokens, in any currency; None: not told.
 
     Raises:
-        ValueError: a number is not positive, or the price is negative.
+        ValueError: a number is not positive, the price is negative, or the embedding wider than `MOST_WIDTH`.
     """
 
     d_model: int = 4096
@@ -42,6 +45,8 @@ class CostModel:
                 raise ValueError(f"{name} is {value}; it must be at least 1")
         if self.price is not None and not 0 <= self.price < float("inf"):
             raise ValueError(f"price is {self.price}; it is what a million tokens cost, 0 or more")
+        if self.d_model > MOST_WIDTH:
+            raise ValueError(f"d_model is {self.d_model}; it must be at most {MOST_WIDTH:,}")
 
     def embedding_parameters(self, sizes: np.ndarray) -> np.ndarray:
         """Return the parameters of the embeddings, |V| d: twice that where input and output are not tied (int64).

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any
+from typing import Any, Iterable
 
 import numpy as np
 
 from beam_bpe import _words, progress
 from beam_bpe.cutting import WordRule
 from beam_bpe.documents import DocumentBatch
-from beam_bpe.grouping import GroupTables, add_group_totals, characters_of
+from beam_bpe.grouping import GroupTables, add_group_totals, characters_of, merge_packed
 from beam_bpe.normalize import normalize_documents, steps_of
-from beam_bpe.pretokenize import PreTokenizer
+from beam_bpe.pretokenize import MAX_WORD_BYTES, PreTokenizer
 from beam_bpe.special import SpecialTokens
 from beam_bpe.totals import add_totals
-
+from beam_bpe.word_parts import unpack_table, word_schema
+from beam_bpe.words import WordCounts, parameters_of
 
 _FOUND = ("words", "overlong_words", "overlong_bytes", "special_tokens")  # what counting finds, of `totals.TOTALS`
 
@@ -37,7 +38,7 @@ class WordCounter:
         pre_tokenizer: PreTokenizer,
         special_tokens: SpecialTokens,
         *,
-        max_word_bytes: int = 1 << 24,
+        max_word_bytes: int = MAX_WORD_BYTES,
         documents: bool = False,
         threads: int = 1,
         normalizer: str | None = None,
@@ -137,6 +138,40 @@ class WordCounter:
         data, bounds = normalize_documents(data, bounds, self._normalizer)
         scanned = self._pre_tokenizer.count(table, data, bounds, max_word_bytes=self._max_word_bytes, continues=continues)
         return dict(zip(_FOUND, (scanned.words, scanned.overlong_words, scanned.overlong_bytes, cuts)))
+
+
+def count_batches(
+    batches: Iterable[DocumentBatch],
+    rule: WordRule,
+    *,
+    documents: bool = False,
+    group_by: str | None = None,
+    threads: int = 1,
+) -> WordCounts:
+    """Count documents in this process, without Beam, and return the table of their words.
+
+    Args:
+        batches: that were read with `cut_by=(rule,)`, and to count documents with `whole=True`.
+        documents, group_by, threads: as `WordCounter` has them.
+    """
+    counter = WordCounter(
+        rule.pre_tokenizer,
+        SpecialTokens(rule.special_tokens),
+        documents=documents,
+        threads=threads,
+        normalizer=rule.normalizer,
+        group_by=group_by,
+    )
+    try:
+        for batch in batches:
+            counter.add(batch)
+        packed, totals = counter.finish(1)
+    finally:
+        counter.close()
+    parameters = parameters_of(rule.pre_tokenizer, rule.special_tokens, MAX_WORD_BYTES, rule.normalizer, group_by)
+    empty = word_schema(documents, group_by is not None).empty_table()
+    table = unpack_table(merge_packed([words for _, words in packed]))[2] if packed else empty
+    return WordCounts(table, parameters, add_totals(totals), add_group_totals(totals.get("groups", {})))
 
 
 #: How the steps begin that make U+2581 of spaces.

@@ -14,7 +14,7 @@ from typing import Any, Mapping, Sequence
 import numpy as np
 import pyarrow as pa
 
-from beam_bpe import _statistics, artifacts
+from beam_bpe import _statistics, artifacts, storage
 from beam_bpe.costs import CostModel
 from beam_bpe.measuring import measure_words
 from beam_bpe.statistics import Statistics
@@ -120,8 +120,14 @@ class Curve:
             found[name] = knee(self.sizes, self.of_group(name))
         return found
 
-    def save(self, url: str, costs: CostModel = CostModel(), every: int = 1) -> None:
-        """Write the table as a Parquet file, with the cost model and the knees in its header."""
+    def save(self, url: str, costs: CostModel = CostModel(), every: int = 1, *, overwrite: bool = False) -> None:
+        """Write the table as a Parquet file, with the cost model and the knees in its header.
+
+        Raises:
+            FileExistsError: there is a file already, and `overwrite` is not set.
+        """
+        if not overwrite and storage.exists(url):
+            raise FileExistsError(f"{url} is there already; choose another place or overwrite it (--overwrite)")
         knees = self.knees()
         header = {
             "kind": KIND,
@@ -204,8 +210,8 @@ def check_merges(vocabulary: Vocabulary) -> None:
     model = vocabulary.model
     if model.algorithm != "bpe":
         raise ValueError(
-            f"a vocabulary of algorithm {model.algorithm!r} finds its tokens without merges, and does not hold smaller "
-            "ones: train them from the table of words"
+            f"a vocabulary of algorithm {model.algorithm!r} does not find tokens by the order of merges alone, and so does not "
+            "hold smaller ones: train them from the table of words"
         )
     if vocabulary.layout is not None and vocabulary.layout.whole_pieces:
         raise ValueError(

@@ -64,13 +64,15 @@ def find_token(vocabulary: Vocabulary, text: str) -> int:
     behind it, where there is one alone.
 
     Raises:
-        ValueError: there is none, or several; the message names what there is.
+        ValueError: there is none, or several, or the text is empty; the message names what there is.
 
     >>> from beam_bpe import train
     >>> vocabulary = train({" low": 5, "low": 5}, 259)
     >>> find_token(vocabulary, "low"), find_token(vocabulary, " low"), find_token(vocabulary, "id:257")
     (257, 258, 257)
     """
+    if not text:
+        raise ValueError("the token is empty: write it as text, \\xNN for a byte, or id:N")
     added = {token.text: token.id for token in vocabulary.added_tokens}
     if text.startswith("id:") and text[3:].isdecimal():
         i = int(text[3:])

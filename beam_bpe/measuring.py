@@ -22,6 +22,7 @@ from beam_bpe.words import WordCounts
 
 _PRUNED = "{:,} occurrences of words are not in the table, which was pruned: they are not measured"
 _OVERLONG = "{:,} occurrences of over-long words are not in the table: they are not measured"
+_SPECIAL = "{:,} special tokens are not in the table, which was cut at them: they are not measured"
 
 
 def check_baselines(names: Sequence[str], vocabularies: int) -> None:
@@ -342,7 +343,7 @@ class _Grouped:
 
 def table_notes(words: WordCounts) -> list[str]:
     """Return what is to be noted of whatever is measured on a table: what it does not hold."""
-    lost = ((_PRUNED, "pruned_occurrences"), (_OVERLONG, "overlong_words"))
+    lost = ((_PRUNED, "pruned_occurrences"), (_OVERLONG, "overlong_words"), (_SPECIAL, "special_tokens"))
     return [note.format(words.totals[name]) for note, name in lost if words.totals.get(name)]
 
 

@@ -47,6 +47,8 @@ PATTERNS: Mapping[str, str] = {
 HUGGINGFACE_WHITESPACE = r"\w+|[^\w\s]+"
 #: Patterns that drop what lies between words: white space.
 _DROPPING = ("whitespace", "bert")
+#: Longer words are left out of tables, unless another limit is chosen.
+MAX_WORD_BYTES = 1 << 24
 DEFAULT_PATTERN = "o200k"
 GAPS = ("keep", "drop")
 
@@ -144,7 +146,7 @@ class PreTokenizer:
         data: Any,
         bounds: np.ndarray,
         *,
-        max_word_bytes: int = 1 << 24,
+        max_word_bytes: int = MAX_WORD_BYTES,
         continues: bool = False,
     ) -> Scanned:
         """Count the words of documents into a table.

@@ -44,9 +44,9 @@ def readable(token: bytes) -> str:
     return f"'{shown}'"
 
 
-def shortened(text: str, width: int = 60) -> str:
-    """Return a text cut to a width, saying how long it is."""
-    return text if len(text) <= width else f"{text[:width]}… ({len(text):,} characters)"
+def shortened(text: str, width: int = 60, of: int | None = None) -> str:
+    """Return a text cut to a width, saying how long it is: as it stands, or `of` characters where escapes stand for some."""
+    return text if len(text) <= width else f"{text[:width]}… ({len(text) if of is None else of:,} characters)"
 
 
 def is_text(data: memoryview, bounds: np.ndarray) -> bool:

@@ -12,7 +12,7 @@ from typing import Iterable, Mapping, Sequence
 
 from beam_bpe import storage
 from beam_bpe.artifacts import FormatError
-from beam_bpe.texts import bytes_of
+from beam_bpe.texts import bytes_of, shortened
 
 _ESCAPES = {"n": b"\n", "r": b"\r", "t": b"\t", "\\": b"\\"}
 _ESCAPE = re.compile(rb"\\(?:x([0-9A-Fa-f]{2})|(.?))", re.S)
@@ -36,6 +36,16 @@ def _spelled(character: str) -> str:
         if character == byte.decode():
             return "\\" + name
     return "".join(f"\\x{byte:02x}" for byte in character.encode())
+
+
+def shown(token: bytes, width: int = 60) -> str:
+    """Return a token as a line of a list, in quotes, cut to a width.
+
+    >>> print(shown(b"low"), shown(b" " * 300, 8))
+    'low' '\\x20\\x20… (300 characters)'
+    """
+    cut = shortened(escaped(token), width, len(token.decode("utf-8", "replace")))
+    return f"'{cut}'"
 
 
 def unescaped(line: str) -> bytes:

@@ -20,7 +20,7 @@ from beam_bpe import _words, artifacts, foreign, grouping, storage
 from beam_bpe.artifacts import FormatError
 from beam_bpe.grouping import GroupTables, add_group_totals
 from beam_bpe.normalize import check_normalizer, normalize_documents, normalizer_of, spec
-from beam_bpe.pretokenize import DEFAULT_PATTERN, PreTokenizer, pre_tokenizer
+from beam_bpe.pretokenize import DEFAULT_PATTERN, MAX_WORD_BYTES, PreTokenizer, pre_tokenizer
 from beam_bpe.special import SpecialTokens
 from beam_bpe.totals import TOTALS, add_totals, check_alike
 from beam_bpe.word_parts import KIND, claim, groups_of_manifest, pack_table, publish, read_part, unpack_table, word_schema, write_part
@@ -88,7 +88,7 @@ class WordCounts:
         *,
         pattern: str | PreTokenizer = DEFAULT_PATTERN,
         special_tokens: Sequence[str] = (),
-        max_word_bytes: int = 1 << 24,
+        max_word_bytes: int = MAX_WORD_BYTES,
         normalizer: str | None = None,
         groups: Iterable[Any] | None = None,
         group_by: str = "group",

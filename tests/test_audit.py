@@ -434,7 +434,7 @@ def test_the_command(places, tmp_path, capsys):
         (["--fail-on", "email"], 1, "the audit found 1 of email (0 allowed)"),
         (["--fail-on", "email=1"], 0, ""),
         (["--fail-on", "any=2", "--fail-on", "email"], 1, "of any (2 allowed), 1 of email (0 allowed)"),
-        (["--fail-on", "one_group"], 1, "--fail-on one_group: the table does not tell that"),
+        (["--fail-on", "one_group"], 2, "--fail-on one_group: the table does not tell that"),
         (["--fail-on", "mail"], 2, "--fail-on is 'mail'; it must be KIND or KIND=N"),
         (["--fail-on", "email=-1"], 2, "it must be KIND or KIND=N"),
         (["--kind", "url", "--fail-on", "email"], 2, "--fail-on email is not looked for"),
@@ -449,7 +449,28 @@ def test_exit_codes(places, options, code, message, capsys):
 
 def test_fail_on_what_needs_words(places, capsys):
     assert cli.main(["audit", "--vocabulary", places[0], "--fail-on", "unused"]) == 2
-    assert "--fail-on unused needs a table of words" in capsys.readouterr().err
+    assert "--fail-on unused needs a corpus, or a table of its words" in capsys.readouterr().err
+
+
+def test_on_a_corpus_the_findings_are_those_of_its_table(tmp_path, capsys):
+    texts = [("en", "low lower a@b.com <|im_start|>"), ("fr", "bas plus bas low"), (None, "機器 low"), ("fr", "plus plus plus")]
+    corpus = tmp_path / "corpus.jsonl"
+    corpus.write_text("".join(json.dumps({"text": text, "lang": lang}) + "\n" for lang, text in texts * 3))
+    words, vocabulary = str(tmp_path / "words"), str(tmp_path / "vocabulary")
+    count = ["count", str(corpus), "--pattern", "gpt2", "--group-by", "lang", "--count-documents", "-o", words]
+    assert cli.main(count) == 0
+    assert cli.main(["train", "--words", words, "--vocab-size", "290", "--no-report", "-o", vocabulary]) == 0
+    audit = ["audit", "--vocabulary", vocabulary]
+    assert cli.main([*audit, "--words", words, "-o", str(tmp_path / "a")]) == 0
+    assert cli.main([*audit, str(corpus), "--group-by", "lang", "-o", str(tmp_path / "b"), "--fail-on", "one_group=99"]) == 0
+    assert "one_group " in capsys.readouterr().out
+    some, others = (pq.read_table(str(tmp_path / name / "findings.parquet")) for name in "ab")
+    assert some.equals(others) and {"one_group", "special_in_text", "unused"} <= set(some["kind"].to_pylist())
+    assert cli.main([*audit, str(corpus), "--words", words]) == 2
+    assert "a corpus (INPUT ...) or its words (--words TABLE ...), not both" in capsys.readouterr().err
+    assert cli.main([*audit, "--words", words, "--group-by", "lang"]) == 2
+    assert cli.main([*audit, str(corpus), "--fail-on", "one_group"]) == 2
+    assert "does not tell that" in capsys.readouterr().err
 
 
 def test_a_terminal_without_unicode(places):

@@ -128,7 +128,7 @@ def test_no_words_and_no_merges():
 @pytest.mark.parametrize("options", [{"algorithm": "wordpiece", "vocab_size": 20}, {"algorithm": "wordlevel"}])
 def test_other_algorithms_are_refused(options):
     vocabulary = train({"low": 5, "lower": 2}, **options)
-    with pytest.raises(ValueError, match=f"algorithm '{options['algorithm']}' finds its tokens without merges"):
+    with pytest.raises(ValueError, match=f"algorithm '{options['algorithm']}' does not find tokens by the order of merges"):
         check_merges(vocabulary)
 
 

@@ -278,7 +278,7 @@ def test_measure_a_corpus_and_its_words(capsys, corpus, saved, expected, tmp_pat
         shown["kept whole"] == f"{measures.kept_share:.1%}"
         and shown["Renyi eff."] == f"{statistics.renyi_efficiency(measures):.4f}"
     )
-    assert f"Gini coefficient of tokens per byte: {statistics.gini():.4f}" in outputs[0]
+    assert f"Gini coefficient of tokens per character: {statistics.gini('character'):.4f}" in outputs[0]
     code, out, err = command(capsys, "measure", "--words", corpus / "words", *options, "-o", tmp_path / "of-words")
     assert code == 0, err
     for one, whole in zip(measured.load(str(tmp_path / "of-words")), expected):
@@ -338,7 +338,7 @@ def test_what_measure_refuses(capsys, corpus, saved, tmp_path):
         ([rows, "-v", saved[0], "--group-by", "language"], 1, "no field 'language' to group by; it has 'text', 'lang'"),
         (["--words", words, "-v", saved[0], "--group-by", "lang"], 2, "--group-by goes with a corpus"),
         (["--words", words, "-v", saved[0], "--reference", "fr"], 2, "no group 'fr'; there are '', 'de', 'en', 'zh'"),
-        (["--words", tmp_path / "x.csv", "-v", saved[0]], 2, "folders of words that count made"),
+        (["--words", tmp_path / "x.csv", "-v", saved[0]], 2, "give --words-pattern"),
         ([rows, "-v", saved[0], "--", "--runner=PrismRunner"], 2, "give --output"),
         ([rows, "-v", saved[0], "-v", saved[0]], 2, "measured twice"),
     ):
@@ -382,9 +382,12 @@ def test_curve(capsys, corpus, saved, vocabularies, tmp_path):
     }  # fmt: skip
     assert rows[0]["price_per_million_characters"] == 2 * (statistics.total.tokens / statistics.total.characters)
     assert rows[0]["embedding_parameters"] == 20 * len(vocabularies[0])
+    code, _, err = command(capsys, "curve", "--words", corpus / "words", "-v", saved[0], "-o", path)
+    assert code == 1 and "is there already" in err
+    assert command(capsys, "curve", "--words", corpus / "words", "-v", saved[0], "-o", path, "--overwrite")[0] == 0
     code, _, err = command(capsys, "curve", "--words", corpus / "words", "-v", saved[0], "-o", path, "--layers", "0")
     assert code == 2 and "layers is 0" in err
     wordlevel = tmp_path / "wordlevel"
     train(WordCounts.from_documents(TEXTS, pattern="gpt2"), algorithm="wordlevel").save(str(wordlevel))
-    code, _, err = command(capsys, "curve", "--words", corpus / "words", "-v", wordlevel, "-o", path)
-    assert code == 1 and "'wordlevel' finds its tokens without merges" in err.replace("--algorithm ", "")
+    code, _, err = command(capsys, "curve", "--words", corpus / "words", "-v", wordlevel, "-o", tmp_path / "no.parquet")
+    assert code == 1 and "'wordlevel' does not find tokens by the order of merges" in err.replace("--algorithm ", "")

@@ -13,7 +13,7 @@ from beam_bpe.learning import SCORES, TIE_BREAKS, Learning
 from beam_bpe.model import ALGORITHMS
 from beam_bpe.model import UNITS as MODEL_UNITS
 from beam_bpe.normalize import NAMES, STEPS
-from beam_bpe.pretokenize import DEFAULT_PATTERN, GAPS, PATTERNS
+from beam_bpe.pretokenize import DEFAULT_PATTERN, GAPS, MAX_WORD_BYTES, PATTERNS
 
 
 def add_reading(parser: Parser, format_option: str = "--format") -> None:
@@ -70,7 +70,7 @@ def add_counting(parser: Parser, several: bool = False) -> None:
     group.add_argument(
         "--special-token", action="append", default=[], metavar="TEXT", help="cuts documents, is not learned; repeatable"
     )
-    group.add_argument("--max-word-bytes", type=int, default=1 << 24, help="longer words are left out (16 MiB)")
+    group.add_argument("--max-word-bytes", type=int, default=MAX_WORD_BYTES, help="longer words are left out (16 MiB)")
     group.add_argument("--count-documents", action="store_true", help="count also the documents that hold a word, what stands between special tokens being one of its own")
     group.add_argument(
         "--group-by",
@@ -92,7 +92,10 @@ def add_learning(parser: Parser) -> None:
     group.add_argument("--min-pair-count", type=int, help="do not merge pairs that occur less often (2; sentencepiece-bpe 1)")
     group.add_argument("--max-token-length", type=int, help="in bytes, or characters without marks, inclusive (no limit; 16 under sentencepiece-bpe and unigram)")
     group.add_argument(
-        "--exclude-tokens", metavar="FILE", help="tokens that are not to be learned, one a line, such as `audit --removal-list` writes"
+        "--exclude-tokens",
+        action="append",
+        metavar="FILE",
+        help="tokens that are not to be learned, one a line, such as `audit --removal-list` writes; repeatable",
     )
     group.add_argument("--tie-break", choices=TIE_BREAKS, default=TIE_BREAKS[0], help="how equal counts are decided (huggingface)")
 
@@ -143,7 +146,7 @@ def learning_of(args: argparse.Namespace) -> Learning:
     if args.vocab_size is None and args.num_merges is None and args.algorithm != "wordlevel":
         raise UsageError("how much is to be learned is not said: give --vocab-size (or --num-merges)")
     if args.exclude_tokens is not None:
-        given["exclude_tokens"] = token_list.read(args.exclude_tokens)
+        given["exclude_tokens"] = token_list.in_order(token for path in args.exclude_tokens for token in token_list.read(path))
     learning: Learning = checked(lambda: Learning(**given, special_tokens=args.special_token))
     return learning
 

@@ -7,14 +7,14 @@ from typing import Any, Sequence
 
 from beam_bpe import console, storage, token_list
 from beam_bpe.audit import EXAMPLES, FEW_DOCUMENTS, FINDINGS_FILE, KINDS, MEANINGS, OF_WORDS, RUN, UNWANTED, Audit, audit
-from beam_bpe.commands.given_words import add_words, mismatch_as_option, read_words
+from beam_bpe.commands.given_words import add_corpus, add_words, mismatch_as_option, words_for
 from beam_bpe.commands.usage import Parser, UsageError, check_positive
 from beam_bpe.commands.vocabularies import add_vocabulary, load
 
 _HELP = (
     "Look for tokens that are of no use (unused, unreachable), of doubtful origin (of one group, in few documents), or that "
     "should not be there (e-mail addresses, keys, URLs, texts like special tokens), and for near-duplicates, long runs, halves of "
-    "characters. Without --words only what the vocabulary itself tells."
+    "characters. Without a corpus, or the table of its words, only what the vocabulary itself tells."
 )
 
 
@@ -27,6 +27,7 @@ def add(added: Any) -> dict[str, Parser]:
     parser: Parser = added.add_parser("audit", help="look for doubtful tokens", allow_abbrev=False, description=_HELP)
     add_vocabulary(parser)
     add_words(parser, "to look for what is used, and where")
+    add_corpus(parser)
     group = parser.add_argument_group("audit")
     group.add_argument("--kind", action="append", choices=KINDS, help="look for this kind only; repeatable (all)")
     group.add_argument(
@@ -62,13 +63,13 @@ def _audit(args: argparse.Namespace) -> None:
     for kind in limits:
         if kind != "any" and kind not in kinds:
             raise UsageError(f"--fail-on {kind} is not looked for: name it with --kind as well")
-        if kind in OF_WORDS and not args.words:
-            raise UsageError(f"--fail-on {kind} needs a table of words: give --words")
+        if kind in OF_WORDS and not (args.words or args.inputs):
+            raise UsageError(f"--fail-on {kind} needs a corpus, or a table of its words: give INPUT, or --words")
     for path in (args.removal_list, storage.join(args.output, FINDINGS_FILE) if args.output else None):
         if path is not None and storage.exists(path) and not args.overwrite:
             raise FileExistsError(f"{path} is there already; choose another place or overwrite it (--overwrite)")
     vocabulary = load(args)
-    words = read_words(args) if args.words else None
+    words = words_for(args, vocabulary)
     with mismatch_as_option():
         found = audit(
             vocabulary,
@@ -81,7 +82,7 @@ def _audit(args: argparse.Namespace) -> None:
         )
     print(f"{'vocabulary':<11} {args.vocabulary}: {len(vocabulary):,} tokens, fingerprint {vocabulary.fingerprint[:16]}")
     if words is not None:
-        print(f"{'words':<11} {', '.join(args.words)}: {len(words):,} distinct, {words.occurrences:,} in all")
+        print(f"{'words':<11} {', '.join(args.words or args.inputs)}: {len(words):,} distinct, {words.occurrences:,} in all")
     for line in summary(found, kinds, args.most):
         print(line)
     for note in found.notes:
@@ -112,7 +113,7 @@ def summary(found: Audit, kinds: Sequence[str], most: int) -> list[str]:
                 kind,
                 f"{number:,}",
                 MEANINGS[kind],
-                " ".join(f"'{console.shortened(token_list.escaped(one), 24)}'" for one in some),
+                " ".join(token_list.shown(one, 24) for one in some),
             ]
         )
     missing = [kind for kind in OF_WORDS if kind in kinds and kind not in found.counts]
@@ -125,7 +126,7 @@ def _fail(found: Audit, limits: dict[str, int]) -> None:
     told = []
     for kind, most in limits.items():
         if kind not in counts:
-            raise Failed(f"--fail-on {kind}: the table does not tell that (it has no groups, or counts no documents)")
+            raise UsageError(f"--fail-on {kind}: the table does not tell that (it has no groups, or counts no documents)")
         if counts[kind] > most:
             told.append(f"{counts[kind]:,} of {kind} ({most:,} allowed)")
     if told:

@@ -6,13 +6,14 @@ import argparse
 import tempfile
 from typing import Any, Sequence
 
-from beam_bpe import console, measured
+from beam_bpe import console, measured, storage
 from beam_bpe.commands.arguments import add_reading, add_running, reading_of
 from beam_bpe.commands.given_words import add_words, mismatch_as_option, read_words, read_words_by_cutting
 from beam_bpe.commands.usage import Parser, UsageError, check_positive, checked, say
 from beam_bpe.commands.vocabularies import add_vocabulary, load, load_all
 from beam_bpe.costs import CostModel
 from beam_bpe.curve import Curve, check_curve, check_merges, size_curve
+from beam_bpe.distribution import EXACT
 from beam_bpe.encoders import METHODS
 from beam_bpe.measuring import measure_words
 from beam_bpe.pretokenize import PATTERNS
@@ -57,7 +58,7 @@ def add(added: Any) -> dict[str, Parser]:
         "--parity-unit",
         choices=UNITS,
         default="character",
-        help="of the premium: text where groups are translations (character)",
+        help="of the premium and the Gini coefficient: text where groups are translations (character)",
     )
     group.add_argument(
         "--special", choices=SPECIAL_POLICIES, default="text", help="what happens to special tokens in the text (text)"
@@ -74,6 +75,7 @@ def add(added: Any) -> dict[str, Parser]:
     curve.add_argument("-o", "--output", required=True, metavar="FILE.parquet", help="where the table goes")
     add_vocabulary(curve)
     curve.add_argument("--every", type=int, default=1, metavar="N", help="write each Nth size only (1)")
+    curve.add_argument("--overwrite", action="store_true", help="replace a table that stands there")
     curve.add_argument("--check", action="store_true", help="encode at three sizes, and compare")
     add_costs(curve)
     curve.add_argument("--debug", action="store_true", help="show the traceback of an error")
@@ -127,9 +129,9 @@ def _measure(args: argparse.Namespace) -> None:
             print(end="\n" if number else "")
             print(_title(one))
             _print_rows([(name, measures, one) for name, measures in one.groups.items()] + [("all", one.total, one)], args)
-            fairness = one.gini()
+            fairness = one.gini(args.parity_unit)
             if fairness is not None and len(one.groups) > 1:
-                print(f"Gini coefficient of tokens per byte: {fairness:.4f}")
+                print(f"Gini coefficient of tokens per {args.parity_unit}: {fairness:.4f}")
     if not any(one.group_by is not None for one in statistics):
         _print_rows([(one.subject.name, one.total, one) for one in statistics], args)
     for note in dict.fromkeys(note for one in statistics for note in one.notes):
@@ -258,7 +260,7 @@ def _print_rows(rows: list[tuple[str, Measures, Statistics]], args: argparse.Nam
                 _decimal(measures.entropy, ".3f"),
                 _decimal(one.renyi_efficiency(measures), ".4f"),
                 _decimal(measures.tokens_per_document, ",.1f"),
-                _whole(median),
+                _whole(median) if median is None or median < EXACT else f"~{median:,}",
                 _decimal(premium, ".3f"),
             ]
         )
@@ -289,13 +291,15 @@ def _curve(args: argparse.Namespace) -> None:
     check_positive(args, "every")
     vocabulary = load(args)
     check_merges(vocabulary)
+    if storage.exists(args.output) and not args.overwrite:
+        raise FileExistsError(f"{args.output} is there already; choose another place or overwrite it (--overwrite)")
     table = read_words(args)
     (statistics,) = _measured(args, [table], [vocabulary], [args.vocabulary])
     curve = size_curve(statistics, vocabulary)
     if args.check:
         sizes = check_curve(curve, table, vocabulary)
         print(f"{'checked':<11} " + ", ".join(f"{tokens:,} tokens at {size:,}" for size, tokens in sizes.items()))
-    curve.save(args.output, costs, args.every)
+    curve.save(args.output, costs, args.every, overwrite=args.overwrite)
     _print_curve(args.output, curve, costs)
     for note in curve.notes:
         print(f"{'note':<11} {note}")

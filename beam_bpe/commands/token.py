@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 
 from beam_bpe import console, token_list
 from beam_bpe.commands.given_words import mismatch_as_option, read_words
@@ -21,7 +22,8 @@ _MOST_BRANCHES = 64
 def show_token(args: argparse.Namespace) -> None:
     """Print all that is known of the token that the arguments name."""
     vocabulary = load(args)
-    token_id = find_token(vocabulary, args.path)
+    # As bytes: an argument that the locale cannot read has them in lone surrogates.
+    token_id = find_token(vocabulary, os.fsencode(args.path).decode("utf-8", "backslashreplace"))
     for line in _told(vocabulary, token_id, args.most):
         print(line)
     if args.words:
@@ -126,4 +128,4 @@ def _words(found: list[Source], total: int) -> list[str]:
 
 
 def _quoted(token: bytes) -> str:
-    return f"'{console.shortened(token_list.escaped(token))}'"
+    return token_list.shown(token)

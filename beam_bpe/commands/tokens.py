@@ -100,7 +100,7 @@ def count_lines(texts: list[bytes], names: list[str], counts: list[list[int]]) -
     rows = [[*BASELINES, *heads, ""]]
     for number, text in enumerate(texts):
         numbers = [len(text), *(column[number] for column in plain[1:]), *counts[number]]
-        rows.append([*(f"{count:,}" for count in numbers), console.shortened(_shown(text), _WIDTH)])
+        rows.append([*(f"{count:,}" for count in numbers), console.shortened(_shown(text), _WIDTH, len(text.decode("utf-8", "replace")))])
     return console.aligned(rows, left=(len(rows[0]) - 1,))
 
 

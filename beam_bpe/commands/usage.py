@@ -48,6 +48,7 @@ def checked(check: Any) -> Any:
 
 def as_options(text: str) -> str:
     """Write the parameters of Python that a message names as options: errors='skip' as --errors skip."""
+    text = text.replace("overwrite=True", "--overwrite")
     text = re.sub(rf"(?<![-\w])({_LEARNED})(?==| is )(=True\b)?", lambda found: "--" + found[1].replace("_", "-"), text)
     return re.sub(r"(?<![-\w])(errors|documents|algorithm|unit|score|method)='(\w+)'", r"--\1 \2", text)
 

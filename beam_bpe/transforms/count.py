@@ -16,7 +16,7 @@ from beam_bpe.documents import DocumentBatch
 from beam_bpe.framing import TOTALS_SHARD, frame, unframe
 from beam_bpe.grouping import Groups, group_name, merge_packed
 from beam_bpe.normalize import check_normalizer
-from beam_bpe.pretokenize import pre_tokenizer
+from beam_bpe.pretokenize import MAX_WORD_BYTES, pre_tokenizer
 from beam_bpe.reading import documents_of
 from beam_bpe.special import SpecialTokens
 from beam_bpe.transforms.read import READ_COUNTERS
@@ -73,7 +73,7 @@ class CountWords(beam.PTransform):
         gaps: str = "keep",
         special_tokens: Sequence[str] = (),
         errors: str = "replace",
-        max_word_bytes: int = 1 << 24,
+        max_word_bytes: int = MAX_WORD_BYTES,
         shards: int = DEFAULT_SHARDS,
         documents: bool = False,
         memory: int = DEFAULT_MEMORY,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import math
 import os
 import re
 import shutil
@@ -109,6 +110,12 @@ def test_the_numbers_are_those_of_a_plain_recount(words, report):
         told = report["measures"]["groups"][name]
         assert (told["tokens"], told["words"], told["documents"]) == (len(ids), len(pieces), len(texts))
         assert told["fertility"] == len(ids) / len(pieces)
+        shares = [ids.count(i) / len(ids) for i in set(ids)]
+        assert told["entropy"] == pytest.approx(-sum(p * math.log2(p) for p in shares), rel=1e-12)
+        renyi = math.log2(sum(p**2.5 for p in shares)) / -1.5
+        assert told["renyi_efficiency"] == pytest.approx(renyi / math.log2(266), rel=1e-12)
+        assert (told["used"], told["used_share"]) == (len(set(ids)), len(set(ids)) / 266)
+        assert told["single_byte_share"] == sum(len(vocabulary.tokens[i]) == 1 for i in ids) / len(ids)
     assert total["tokens"] == sum(everything.values()) and total["used"] == len(everything)
     covered = sorted(everything.values(), reverse=True)
     assert report["coverage"]["occurrences"] == [sum(covered[:k]) for k in report["coverage"]["ranks"]]
@@ -183,6 +190,11 @@ def test_page_markdown_and_json_agree(report):
     for name, one in report["measures"]["groups"].items():
         assert rows[name][1:4] == [f"{one[key]:,}" for key in ("documents", "characters", "tokens")]
         assert rows[name][4] == f"{one['compression_ratio']:.2f}" and rows[name][8] == f"{one['premium_character']:.2f}"
+    rows = {row[0]: row for row in of_page["Tokens of each group, by language"]}
+    for name, one in report["measures"]["groups"].items():
+        assert rows[name][1:5] == [
+            f"{one['used']:,}", f"{100 * one['used_share']:.1f} %", f"{one['entropy']:.2f}", f"{one['renyi_efficiency']:.3f}"
+        ]  # fmt: skip
     figures_of_page = {
         words_of(one.find("dt")): words_of(one.find("dd")) for one in tree.iter("div") if one.find("dt") is not None
     }

@@ -11,7 +11,6 @@ import re
 import shutil
 import subprocess
 import sys
-import xml.etree.ElementTree as ET
 from dataclasses import replace
 from pathlib import Path
 
@@ -28,7 +27,11 @@ from beam_bpe.report.wording import label
 from beam_bpe.tokenizer import Tokenizer
 from beam_bpe.words import WordCounts
 
-html5lib = pytest.importorskip("html5lib")
+pytest.importorskip("html5lib")
+sys.path.insert(0, str(Path(__file__).parent))
+
+from report_pages import parsed, tables_of_markdown, tables_of_page, words_of  # noqa: E402
+
 pytest.importorskip("matplotlib")
 pytest.importorskip("jinja2")
 
@@ -57,41 +60,6 @@ def report(words) -> dict:
 def grouped(names, text="low lower newest ") -> WordCounts:
     texts = [f"{name} {text}" * (1 + i % 7) for i, name in enumerate(names)]
     return WordCounts.from_documents(texts, pattern="gpt2", groups=list(names), group_by="language")
-
-
-def parsed(text: str) -> ET.Element:
-    """Return the tree of a page that is free of every error that HTML5 knows."""
-    return html5lib.HTMLParser(strict=True, namespaceHTMLElements=False).parse(text)
-
-
-def words_of(element: ET.Element) -> str:
-    return "".join(element.itertext()).strip()
-
-
-def tables_of_page(tree: ET.Element) -> dict[str, list[list[str]]]:
-    return {
-        words_of(table.find("caption")): [[words_of(cell) for cell in row] for row in table.iter("tr")]
-        for table in tree.iter("table")
-    }
-
-
-def unescaped(cell: str) -> str:
-    cell = cell.replace("\\|", "|")
-    if found := re.fullmatch(r"(`+)( ?)(.*)\2\1", cell, re.S):
-        return found[3].strip()
-    return re.sub(r"\\([\\`*_\[\]<>|~&$])", r"\1", cell)
-
-
-def tables_of_markdown(text: str) -> dict[str, list[list[str]]]:
-    found: dict[str, list[list[str]]] = {}
-    caption = ""
-    for line in text.splitlines():
-        if line.startswith("**"):
-            caption = unescaped(line.strip("*"))
-        elif line.startswith("| ") and not re.fullmatch(r"[|: -]+", line):
-            cells = re.split(r"(?<!\\) \| |(?<=\\\\) \| ", line[2:-2])
-            found.setdefault(caption, []).append([unescaped(cell) for cell in cells])
-    return found
 
 
 # ---- numbers -------------------------------------------------------------------------------------

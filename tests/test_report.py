@@ -17,8 +17,9 @@ from pathlib import Path
 import pytest
 
 import beam_bpe
-from beam_bpe import cli, train
+from beam_bpe import cli, merging, train
 from beam_bpe.audit import audit
+from beam_bpe.commands import learn
 from beam_bpe.report import figures, files, markdown, page
 from beam_bpe.report.blocks import Plot
 from beam_bpe.report.record import CURVES, report_of
@@ -414,6 +415,22 @@ def test_no_report(tmp_path, words, run):
     words.write(str(tmp_path / "words"))
     code, said, err = run("train", "--words", tmp_path / "words", "-o", tmp_path / "out", "-n", 260, "--no-report")
     assert (code, err) == (0, "") and "measured" not in said and not list((tmp_path / "out").glob("report.*"))
+
+
+def test_a_vocabulary_that_a_worker_learned_has_its_report(tmp_path, run, monkeypatch):
+    (tmp_path / "a.txt").write_text("low lower newest widest " * 30)
+    told = {}
+    for where in ("submitter", "worker"):
+        code, said, err = run("train", tmp_path / "a.txt", "-o", tmp_path / where, "-n", 262, "--train-on", where)
+        assert (code, err) == (0, "") and said.splitlines()[-1].split() == ["report", str(tmp_path / where / "report.html")]
+        told[where] = json.loads((tmp_path / where / "report.json").read_text())
+        assert told[where].pop("command").endswith(where) and told[where].pop("name") == where
+    assert told["submitter"] == told["worker"] and told["worker"]["measures"]["total"]["words"] == 121  # the last space is one
+    monkeypatch.setattr(learn, "check_memory", lambda cells, words: merging.check_memory(1 << 60, words))  # of this process
+    code, said, err = run("train", tmp_path / "a.txt", "-o", tmp_path / "small", "-n", 262, "--train-on", "worker")
+    assert code == 0 and "measured" not in said and (tmp_path / "small" / "merges.parquet").exists()
+    assert "are available" in err and f"beam-bpe report {tmp_path / 'small'} writes it" in err and err.count("\n") == 1
+    assert not list((tmp_path / "small").glob("report.*"))
 
 
 def test_an_old_report_does_not_stay_beside_a_new_vocabulary(trained, tmp_path, run):

@@ -7,6 +7,7 @@ in the corpus.  A finding is a row: its kind, the token, what is the matter, how
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any, Iterable, Iterator, Mapping, NamedTuple, Sequence
@@ -239,7 +240,7 @@ class _Look:
         self.tokens = {i: token for i, token in enumerate(vocabulary.tokens) if token and i not in added}
         self.learned = {i: token for i, token in self.tokens.items() if not is_initial(vocabulary, token)}
         decoded, _ = decoded_tokens(vocabulary)
-        self.texts = {i: decoded[i] for i in self.tokens}
+        self.texts = {i: decoded[i].decode("utf-8", "replace") for i in self.learned}
         self.counts: np.ndarray | None = None
         self.groups: dict[str, np.ndarray] = {}
         self.spread: Spread | None = None
@@ -271,14 +272,11 @@ class _Look:
         """Yield the findings of a kind, in any order."""
         if kind in token_texts.FINDERS:
             find = token_texts.FINDERS[kind]
-            for i, token in self.learned.items():
-                if part := find(self._text(i)):
-                    yield self._of(kind, i, token, part)
+            for i, text in self.texts.items():
+                if part := find(text):
+                    yield self._of(kind, i, self.tokens[i], part)
             return
         yield from getattr(self, f"_{kind}")()
-
-    def _text(self, i: int) -> str:
-        return self.texts[i].decode("utf-8", "replace")
 
     def _of(self, kind: str, i: int, token: bytes, detail: str) -> _Finding:
         return _Finding(kind, i, token, detail, self._count(i))
@@ -322,14 +320,17 @@ class _Look:
                 yield self._of("invalid_utf8", i, token, f"{places} within a character" if places else "no UTF-8")
 
     def _long_run(self) -> Iterator[_Finding]:
-        for i, token in self.learned.items():
-            length, character = token_texts.longest_run(self._text(i))
-            if length >= self.long_run and character != "\ufffd":
-                yield self._of("long_run", i, token, f"{length} x {character!r}")
+        run = re.compile(rf"(.)\1{{{self.long_run - 1}}}", re.DOTALL)
+        for i, text in self.texts.items():
+            if not run.search(text):
+                continue
+            length, character = token_texts.longest_run(text)
+            if character != "\ufffd":
+                yield self._of("long_run", i, self.tokens[i], f"{length} x {character!r}")
 
     def _near_duplicate(self) -> Iterator[_Finding]:
         first: dict[str, tuple[int, token_texts.Folded]] = {}
-        for i, folded in zip(self.learned, token_texts.fold(list(map(self._text, self.learned)))):
+        for i, folded in zip(self.texts, token_texts.fold(list(self.texts.values()))):
             if not folded.key or "\ufffd" in folded.text:
                 continue
             lowest, other = first.setdefault(folded.key, (i, folded))

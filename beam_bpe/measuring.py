@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import repeat
 from typing import Any, Iterator, Sequence
 
 import numpy as np
@@ -18,8 +21,11 @@ from beam_bpe.special import SpecialTokens
 from beam_bpe.statistics import BASELINES, Measures, Statistics, Subject, exact_sum
 from beam_bpe.tokenizer import SPECIAL_POLICIES, Tokenizer
 from beam_bpe.vocabulary import Vocabulary
+from beam_bpe.word_rows import WordBatch
 from beam_bpe.words import WordCounts
 
+MOST_THREADS = 4
+THREADED_WORDS = 1 << 14  # fewer are encoded sooner than threads begin
 _PRUNED = "{:,} occurrences of words are not in the table, which was pruned: they are not measured"
 _OVERLONG = "{:,} occurrences of over-long words are not in the table: they are not measured"
 _SPECIAL = "{:,} special tokens are not in the table, which was cut at them: they are not measured"
@@ -421,10 +427,21 @@ def _measure_table(table: WordCounts, tokenizer: Tokenizer, shapes: _Shapes, tex
 
 
 def encoded_words(table: WordCounts, tokenizer: Tokenizer) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """Yield (ids, ends, counts) of the words of a table, batch by batch: word w has ids[ends[w - 1]:ends[w]]."""
-    for batch in table.batches():
-        found = tokenizer.encode_words(batch.data, _bounds(batch.offsets))
-        yield found.ids, found.ends, batch.counts
+    """Yield (ids, ends, counts) of the words of a table, some at a time: word w has ids[ends[w - 1]:ends[w]].
+
+    The words of a batch are encoded in threads; memory is that of a batch, and of a cache for each thread.
+    """
+    threads = min(MOST_THREADS, os.cpu_count() or 1)
+
+    def encoded(batch: WordBatch, start: int, end: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        found = tokenizer.encode_words(batch.data, _bounds(batch.offsets[start : end + 1]))
+        return found.ids, found.ends, batch.counts[start:end]
+
+    with ThreadPoolExecutor(threads, "beam_bpe encode") as pool:
+        for batch in table.batches():
+            parts = threads if len(batch.counts) >= THREADED_WORDS else 1
+            edges = [len(batch.counts) * part // parts for part in range(parts + 1)]
+            yield from (pool.map if parts > 1 else map)(encoded, repeat(batch), edges[:-1], edges[1:])
 
 
 def _baseline_of(baseline: str, text: dict[str, Any], words: int) -> Measures:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import importlib
 import re
+import struct
 from collections import Counter
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -139,6 +140,18 @@ class PreTokenizer:
         data = text.encode()
         bounds = np.frombuffer(_scan.word_bounds(data, self.scanner), np.int64).tolist()
         return [data[i:j].decode() for i, j in zip(bounds[::2], bounds[1::2])]
+
+    def is_word(self, text: str) -> bool:
+        """Whether a text is one word, and nothing of it is dropped: what `split` tells, sooner.
+
+        >>> pre_tokenizer("cl100k").is_word(" tests"), pre_tokenizer("cl100k").is_word("It's")
+        (True, False)
+        """
+        scanner = self.scanner
+        if scanner is None:
+            return self.split(text) == [text]
+        data = text.encode()
+        return _scan.word_bounds(data, scanner) == struct.pack("=qq", 0, len(data))
 
     def count(
         self,

@@ -120,10 +120,10 @@ def _cut_by_text(vocabulary: Vocabulary, i: int, alone: bool) -> str | None:
     told = _changed(vocabulary, text)
     if told:
         return told
+    if vocabulary.pre_tokenizer.is_word(text):
+        return None
     split = vocabulary.pre_tokenizer.split
     words = split(text)
-    if words == [text]:
-        return None
     for before, behind in _contexts(text, vocabulary.pre_tokenizer.scanner is None):
         if _is_held(split(before + text + behind), before, text, alone, vocabulary.pre_tokenizer.gaps == "drop"):
             return None

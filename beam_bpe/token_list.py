@@ -25,7 +25,7 @@ def escaped(token: bytes) -> str:
      café \\xe2\\x96 \\x23\\n a\\\\b\\x20
     """
     text = token.replace(b"\\", b"\\\\").decode("utf-8", "backslashreplace")
-    shown = "".join(c if c.isprintable() else _spelled(c) for c in text)
+    shown = text if text.isprintable() else "".join(c if c.isprintable() else _spelled(c) for c in text)
     spaces = len(shown) - len(shown.rstrip(" "))
     shown = shown[: len(shown) - spaces] + "\\x20" * spaces
     return "\\x23" + shown[1:] if shown.startswith("#") else shown

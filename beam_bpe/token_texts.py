@@ -26,6 +26,7 @@ _URL = re.compile(
 )
 _HEX = re.compile(r"(?<![0-9A-Za-z])(?:[0-9a-f]{16,}|[0-9A-F]{16,})(?![0-9A-Za-z])")
 _BASE64 = re.compile(r"[0-9A-Za-z+/_-]{20,}={0,2}")
+_SHORTEST_SECRET = 13  # characters of the shortest text that one of the three matches
 _KEY = re.compile(r"\b(?:AKIA[0-9A-Z]{12,}|gh[opsu]_\w{16,}|sk-\w{16,}|eyJ[0-9A-Za-z_-]{12,}|xox[abp]-\w{8,})")
 
 
@@ -35,7 +36,7 @@ def email(text: str) -> str | None:
     >>> email(" to ann.lee@example.org"), email("@gmail"), email("a @ b")
     ('ann.lee@example.org', '@gmail', None)
     """
-    return _first(_EMAIL, text)
+    return _first(_EMAIL, text) if "@" in text else None
 
 
 def url(text: str) -> str | None:
@@ -44,7 +45,7 @@ def url(text: str) -> str | None:
     >>> url(" https://example"), url("www.example"), url("example.com"), url("://"), url("e.g.")
     ('https://e', 'www.e', 'example.com', None, None)
     """
-    return _first(_URL, text)
+    return _first(_URL, text) if "." in text or ":/" in text else None
 
 
 def secret(text: str) -> str | None:
@@ -57,6 +58,8 @@ def secret(text: str) -> str | None:
     >>> secret("1234567890123456"), secret("getElementsByClassName2"), secret("deadbeef")
     (None, None, None)
     """
+    if len(text) < _SHORTEST_SECRET:
+        return None
     found = _first(_KEY, text)
     for match in _HEX.finditer(text) if not found else ():
         if re.search("[0-9]", match[0]) and re.search("[A-Fa-f]", match[0]):
@@ -121,7 +124,8 @@ def fold(texts: Sequence[str]) -> list[Folded]:
         view = memoryview(data)
         for i, (start, end) in zip(others, np.reshape(bounds, (-1, 2)).tolist()):
             column[i] = str(view[start:end], "utf-8")
-    return [Folded(text, w, key if any(map(str.isalnum, key)) else "") for text, w, key in zip(texts, wide, keys)]
+    told = [key if key.isalnum() or any(map(str.isalnum, key)) else "" for key in keys]
+    return list(map(Folded, texts, wide, told))
 
 
 def unspaced(text: str) -> str:

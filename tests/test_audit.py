@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from beam_bpe import Tokenizer, WordCounts, cli, formats, train
+from beam_bpe import Tokenizer, WordCounts, cli, formats, token_texts, train
 from beam_bpe.audit import KINDS, OF_WORDS, SCHEMA, UNWANTED, audit
 from beam_bpe.layout import Layout
 from beam_bpe.pretokenize import pre_tokenizer
@@ -120,6 +120,29 @@ def test_what_the_text_of_a_token_tells():
     assert tokens(found, "secret") == [b"9f86d081884c7d65"]
     assert {b"<|endoftext|>", b"[INST]"} <= set(tokens(found, "special_lookalike"))
     assert ("機".encode()[:2], "ends within a character", None, []) in rows(found, "invalid_utf8")
+
+
+def test_finders_see_the_shortest_texts_that_they_know():
+    found = {
+        "email": ["a@b.cc", "@QQ", "x@gmail "],
+        "url": ["ftp:/x", "ftp://x", "WWW.x", "ab.com", "ab.de/"],
+        "secret": ["xoxa-12345678", "eyJ123456789012", "0123456789abcdef", "sk-1234567890123456", "Aa1Bb2Cc3Dd4Ee5Ff6Gg"],
+    }
+    for kind, texts in found.items():
+        for text in texts:
+            assert token_texts.FINDERS[kind](text) and token_texts.FINDERS[kind](f"({text}"), text
+
+
+@pytest.mark.parametrize("least", [2, 3, 4])
+def test_long_runs_are_those_of_a_plain_count(least):
+    made = of_pieces("aab", "\n\n\n", "----", "日日日", "xyyyyx", "\ufffd\ufffd\ufffd", pattern="none")
+    expected = {}
+    for token in made.tokens:
+        length, character = token_texts.longest_run(token.decode("utf-8", "replace"))
+        if len(token) > 1 and length >= least and character != "\ufffd":
+            expected[token] = f"{length} x {character!r}"
+    found = rows(audit(made, kinds=["long_run"], long_run=least), "long_run")
+    assert {token: detail for token, detail, *_ in found} == expected and b"----" in expected
 
 
 def test_halves_of_characters():

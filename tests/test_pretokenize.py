@@ -69,6 +69,17 @@ def test_a_named_pattern_splits_as_its_regex(name):
     assert ("".join(chosen.split(SAMPLE)) == SAMPLE) == (not chosen.drops_spaces)
 
 
+@pytest.mark.parametrize("chosen", [*PATTERNS, r" ?\w+"])
+@pytest.mark.parametrize("gaps", ["keep", "drop"])
+def test_what_is_one_word_is_split_into_itself(chosen, gaps):
+    chosen = pre_tokenizer(chosen) if chosen in PATTERNS else pre_tokenizer(chosen, gaps=gaps)
+    some = random.Random(5)
+    texts = ["", *FRAGMENTS, *("".join(some.choices(FRAGMENTS, k=some.randint(2, 4))) for _ in range(300))]
+    told = [chosen.is_word(text) for text in texts]
+    assert told == [chosen.split(text) == [text] for text in texts] and any(told)
+    assert not all(told)
+
+
 def test_a_pre_tokenizer_is_passed_through():
     chosen = pre_tokenizer(r" ?\w+", gaps="drop")
     assert pre_tokenizer(chosen) is chosen

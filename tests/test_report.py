@@ -5,20 +5,21 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import math
 import os
 import re
 import shutil
 import subprocess
 import sys
-import xml.etree.ElementTree as ET
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import beam_bpe
-from beam_bpe import cli, train
+from beam_bpe import cli, merging, train
 from beam_bpe.audit import audit
+from beam_bpe.commands import learn
 from beam_bpe.report import figures, files, markdown, page
 from beam_bpe.report.blocks import Plot
 from beam_bpe.report.record import CURVES, report_of
@@ -27,7 +28,11 @@ from beam_bpe.report.wording import label
 from beam_bpe.tokenizer import Tokenizer
 from beam_bpe.words import WordCounts
 
-html5lib = pytest.importorskip("html5lib")
+pytest.importorskip("html5lib")
+sys.path.insert(0, str(Path(__file__).parent))
+
+from report_pages import parsed, tables_of_markdown, tables_of_page, words_of  # noqa: E402
+
 pytest.importorskip("matplotlib")
 pytest.importorskip("jinja2")
 
@@ -58,41 +63,6 @@ def grouped(names, text="low lower newest ") -> WordCounts:
     return WordCounts.from_documents(texts, pattern="gpt2", groups=list(names), group_by="language")
 
 
-def parsed(text: str) -> ET.Element:
-    """Return the tree of a page that is free of every error that HTML5 knows."""
-    return html5lib.HTMLParser(strict=True, namespaceHTMLElements=False).parse(text)
-
-
-def words_of(element: ET.Element) -> str:
-    return "".join(element.itertext()).strip()
-
-
-def tables_of_page(tree: ET.Element) -> dict[str, list[list[str]]]:
-    return {
-        words_of(table.find("caption")): [[words_of(cell) for cell in row] for row in table.iter("tr")]
-        for table in tree.iter("table")
-    }
-
-
-def unescaped(cell: str) -> str:
-    cell = cell.replace("\\|", "|")
-    if found := re.fullmatch(r"(`+)( ?)(.*)\2\1", cell, re.S):
-        return found[3].strip()
-    return re.sub(r"\\([\\`*_\[\]<>|~&$])", r"\1", cell)
-
-
-def tables_of_markdown(text: str) -> dict[str, list[list[str]]]:
-    found: dict[str, list[list[str]]] = {}
-    caption = ""
-    for line in text.splitlines():
-        if line.startswith("**"):
-            caption = unescaped(line.strip("*"))
-        elif line.startswith("| ") and not re.fullmatch(r"[|: -]+", line):
-            cells = re.split(r"(?<!\\) \| |(?<=\\\\) \| ", line[2:-2])
-            found.setdefault(caption, []).append([unescaped(cell) for cell in cells])
-    return found
-
-
 # ---- numbers -------------------------------------------------------------------------------------
 
 
@@ -109,6 +79,12 @@ def test_the_numbers_are_those_of_a_plain_recount(words, report):
         told = report["measures"]["groups"][name]
         assert (told["tokens"], told["words"], told["documents"]) == (len(ids), len(pieces), len(texts))
         assert told["fertility"] == len(ids) / len(pieces)
+        shares = [ids.count(i) / len(ids) for i in set(ids)]
+        assert told["entropy"] == pytest.approx(-sum(p * math.log2(p) for p in shares), rel=1e-12)
+        renyi = math.log2(sum(p**2.5 for p in shares)) / -1.5
+        assert told["renyi_efficiency"] == pytest.approx(renyi / math.log2(266), rel=1e-12)
+        assert (told["used"], told["used_share"]) == (len(set(ids)), len(set(ids)) / 266)
+        assert told["single_byte_share"] == sum(len(vocabulary.tokens[i]) == 1 for i in ids) / len(ids)
     assert total["tokens"] == sum(everything.values()) and total["used"] == len(everything)
     covered = sorted(everything.values(), reverse=True)
     assert report["coverage"]["occurrences"] == [sum(covered[:k]) for k in report["coverage"]["ranks"]]
@@ -183,6 +159,11 @@ def test_page_markdown_and_json_agree(report):
     for name, one in report["measures"]["groups"].items():
         assert rows[name][1:4] == [f"{one[key]:,}" for key in ("documents", "characters", "tokens")]
         assert rows[name][4] == f"{one['compression_ratio']:.2f}" and rows[name][8] == f"{one['premium_character']:.2f}"
+    rows = {row[0]: row for row in of_page["Tokens of each group, by language"]}
+    for name, one in report["measures"]["groups"].items():
+        assert rows[name][1:5] == [
+            f"{one['used']:,}", f"{100 * one['used_share']:.1f} %", f"{one['entropy']:.2f}", f"{one['renyi_efficiency']:.3f}"
+        ]  # fmt: skip
     figures_of_page = {
         words_of(one.find("dt")): words_of(one.find("dd")) for one in tree.iter("div") if one.find("dt") is not None
     }
@@ -434,6 +415,22 @@ def test_no_report(tmp_path, words, run):
     words.write(str(tmp_path / "words"))
     code, said, err = run("train", "--words", tmp_path / "words", "-o", tmp_path / "out", "-n", 260, "--no-report")
     assert (code, err) == (0, "") and "measured" not in said and not list((tmp_path / "out").glob("report.*"))
+
+
+def test_a_vocabulary_that_a_worker_learned_has_its_report(tmp_path, run, monkeypatch):
+    (tmp_path / "a.txt").write_text("low lower newest widest " * 30)
+    told = {}
+    for where in ("submitter", "worker"):
+        code, said, err = run("train", tmp_path / "a.txt", "-o", tmp_path / where, "-n", 262, "--train-on", where)
+        assert (code, err) == (0, "") and said.splitlines()[-1].split() == ["report", str(tmp_path / where / "report.html")]
+        told[where] = json.loads((tmp_path / where / "report.json").read_text())
+        assert told[where].pop("command").endswith(where) and told[where].pop("name") == where
+    assert told["submitter"] == told["worker"] and told["worker"]["measures"]["total"]["words"] == 121  # the last space is one
+    monkeypatch.setattr(learn, "check_memory", lambda cells, words: merging.check_memory(1 << 60, words))  # of this process
+    code, said, err = run("train", tmp_path / "a.txt", "-o", tmp_path / "small", "-n", 262, "--train-on", "worker")
+    assert code == 0 and "measured" not in said and (tmp_path / "small" / "merges.parquet").exists()
+    assert "are available" in err and f"beam-bpe report {tmp_path / 'small'} writes it" in err and err.count("\n") == 1
+    assert not list((tmp_path / "small").glob("report.*"))
 
 
 def test_an_old_report_does_not_stay_beside_a_new_vocabulary(trained, tmp_path, run):

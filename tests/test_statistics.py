@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import pickle
+import random
 from collections import Counter
 from dataclasses import replace
 
@@ -13,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from beam_bpe import Model, Vocabulary, _statistics, formats, measured, pre_tokenizer, train
+from beam_bpe import Model, Vocabulary, _statistics, formats, measured, measuring, pre_tokenizer, train
 from beam_bpe.artifacts import FormatError
 from beam_bpe.baselines import trigrams
 from beam_bpe.cutting import WordRule
@@ -275,6 +276,22 @@ def test_documents_and_their_words_agree(pairs):
                 assert np.array_equal(measures.frequencies, one[name].frequencies)
     whole = measure_words(table.ungrouped(), vocabularies)
     assert not pairs or [one.total.record() for one in whole] == [one.total.record() for one in by_words[: len(whole)]]
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_words_are_measured_alike_by_any_number_of_threads(threads, monkeypatch):
+    some = random.Random(3)
+    documents = ["".join(some.choices("abcdef ", k=300)) for _ in range(40)]
+    table = WordCounts.from_documents(documents, pattern="gpt2", groups=["x", "y"] * 20, group_by="lang")
+    (expected,) = measure_words(table, [VOCABULARIES["bytes"]])
+    cut = []
+    monkeypatch.setattr(measuring, "THREADED_WORDS", 2)
+    monkeypatch.setattr(measuring.os, "cpu_count", lambda: threads)
+    encode = Tokenizer.encode_words
+    monkeypatch.setattr(Tokenizer, "encode_words", lambda self, *given: (cut.append(len(given[1])), encode(self, *given))[1])
+    (found,) = measure_words(table, [VOCABULARIES["bytes"]])
+    assert found.record() == expected.record() and len(cut) == 2 * threads
+    assert all(np.array_equal(found.groups[name].frequencies, expected.groups[name].frequencies) for name in "xy")
 
 
 def test_special_tokens_that_cut_documents():

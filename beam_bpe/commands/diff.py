@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import shlex
 from typing import Any, Iterator
 
 import numpy as np
@@ -13,11 +14,15 @@ import pyarrow.compute as pc
 from beam_bpe import artifacts, console, token_list
 from beam_bpe.commands.arguments import add_reading, reading_of
 from beam_bpe.commands.given_words import add_words, mismatch_as_option, read_words
+from beam_bpe.commands.report import say_what_is_missing
 from beam_bpe.commands.usage import Parser, UsageError, check_positive, checked
 from beam_bpe.commands.vocabularies import add_format, load_all
 from beam_bpe.difference import Difference, compare, compare_documents
 from beam_bpe.documents import SMALL_RANGE, DocumentBatch, Reading, find_files, ranges
 from beam_bpe.reading import read_range
+from beam_bpe.report import files
+from beam_bpe.report.difference import KIND, difference_report
+from beam_bpe.stores import redacted
 
 _HELP = (
     "Compare two vocabularies: tokens that they share or have alone, shifts of rank; on a table of words (--words), or on a corpus "
@@ -47,11 +52,14 @@ def add(added: Any) -> dict[str, Parser]:
     group.add_argument("--most", type=int, default=10, metavar="N", help="rows of each list on the terminal (10)")
     group.add_argument("--json", action="store_true", help="print a JSON object instead of tables")
     group.add_argument("-o", "--output", metavar="FOLDER", help="where the comparison goes, as Parquet and JSON")
-    group.add_argument("--overwrite", action="store_true", help="replace a comparison that stands there")
+    group.add_argument(
+        "--report", metavar="FOLDER", help="where the comparison goes as report.html (a page with plots), report.md and report.json"
+    )
+    group.add_argument("--overwrite", action="store_true", help="replace a comparison, or another report, that stands there")
     add_format(parser.add_argument_group("vocabularies"))
     add_reading(parser, format_option="--input-format")
     parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
-    parser.set_defaults(run=_diff)
+    parser.set_defaults(run=_diff, progress="none")
     return {"diff": parser}
 
 
@@ -65,6 +73,8 @@ def _diff(args: argparse.Namespace) -> None:
         raise UsageError("--price is given once or twice, and is a number that is not negative")
     prices = (args.price[0], args.price[-1]) if args.price else None
     names = tuple(args.vocabulary)
+    if args.report:
+        files.claim(args.report, args.overwrite, KIND, "--report")
     a, b = load_all(args)
     options: dict[str, Any] = {"names": names, "prices": prices, "most": max(100, args.most)}
     if args.inputs:
@@ -74,6 +84,11 @@ def _diff(args: argparse.Namespace) -> None:
         with mismatch_as_option():
             found = compare(a, b, table, allow_mismatch=args.allow_mismatch, **options)
     written = found.save(args.output, overwrite=args.overwrite) if args.output else []
+    pages = []
+    if args.report:
+        command = redacted(shlex.join(["beam-bpe", *args.argv]))
+        pages = files.write(args.report, difference_report(found, command=command))
+        say_what_is_missing(args)
     if args.json:
         print(artifacts.canonical_json(found.summary()))
         return
@@ -81,6 +96,8 @@ def _diff(args: argparse.Namespace) -> None:
         print(line)
     if written:
         print(f"{'comparison':<11} {args.output}: {', '.join(written)}")
+    if pages:
+        print(f"{'report':<11} {pages[0]}")
 
 
 def _batches(args: argparse.Namespace) -> Iterator[tuple[str, DocumentBatch]]:

@@ -62,8 +62,8 @@ def _train(args: argparse.Namespace) -> None:
     if bool(args.inputs) == bool(args.words):
         raise UsageError("train takes either a corpus (INPUT …) or counts (--words TABLE …)")
     learning = learning_of(args)
-    vocabulary = storage.join(args.output, VOCABULARY_FILE)
-    stale = vocabulary if storage.exists(vocabulary) else None  # no failure may leave it beside the words of another
+    stands = storage.join(args.output, VOCABULARY_FILE)
+    stale = stands if storage.exists(stands) else None  # no failure may leave it beside the words of another
     if stale is not None and not args.overwrite:
         raise FileExistsError(
             f"{args.output} already holds a vocabulary; choose another folder or overwrite it (--overwrite)"
@@ -82,17 +82,30 @@ def _train(args: argparse.Namespace) -> None:
         )
     counted = Counted(folder, *cutting(args))
     if args.train_on == "worker":
-        count_into(args, [counted], learning, stale)
-        show.print_vocabulary(args.output, Vocabulary.load(args.output))
-        if not args.no_report:  # the table may be too large for this process
-            say(args, f"learned on a worker: beam-bpe report {args.output} measures it and writes the report")
+        (manifest,) = count_into(args, [counted], learning, stale)
+        vocabulary = Vocabulary.load(args.output)
+        show.print_vocabulary(args.output, vocabulary)
+        if not args.no_report:
+            try:
+                _check_fits(manifest)
+                table = WordCounts.read(folder)
+            except (MemoryError, ValueError, OSError) as error:
+                told = f"{console.one_line(error)}; where the table fits, beam-bpe report {args.output} writes it"
+                say(args, f"learned on a worker, and there is no report: {told}")
+            else:
+                write_after_training(args, vocabulary, table)
         return
     (manifest,) = count_into(args, [counted], stale=stale)
     if learning.family == "bytes":  # the others count characters first
-        parts = manifest["parts"]
-        rows = sum(part.get("words", part["rows"]) for part in parts)
-        check_memory(sum(part["bytes"] for part in parts) + rows, rows)
+        _check_fits(manifest)
     _learn(args, learning, WordCounts.read(folder))
+
+
+def _check_fits(manifest: dict[str, Any]) -> None:
+    """Refuse a table from whose words this process could not learn (MemoryError)."""
+    parts = manifest["parts"]
+    rows = sum(part.get("words", part["rows"]) for part in parts)
+    check_memory(sum(part["bytes"] for part in parts) + rows, rows)
 
 
 def _given_words(args: argparse.Namespace) -> WordCounts:

@@ -128,6 +128,11 @@ def write_after_training(args: argparse.Namespace, vocabulary: Vocabulary, table
 def _write(args: argparse.Namespace, folder: str, made: dict[str, Any]) -> None:
     written = files.write(folder, made)
     print(f"{'report':<11} {written[0]}")
+    say_what_is_missing(args)
+
+
+def say_what_is_missing(args: argparse.Namespace) -> None:
+    """Say how to get the page, where its packages are not installed."""
     if not figures.available():
         say(args, f"the report as a page with plots, report.html, needs matplotlib and Jinja2: {INSTALL}")
 

@@ -114,7 +114,6 @@ def _measures(statistics: Statistics, reference: str | None) -> dict[str, Any]:
     if grouped and reference is None and groups:
         reference = by_size(groups)[0]
     total = _told(statistics, statistics.total)
-    total |= {"entropy": statistics.total.entropy, "renyi_efficiency": statistics.renyi_efficiency(statistics.total)}
     told = {name: _told(statistics, measures) for name, measures in groups.items()} if grouped else {}
     for unit in ("character", "byte"):
         premiums = {} if reference is None else statistics.parity_premiums(reference, unit)
@@ -143,8 +142,9 @@ def _told(statistics: Statistics, measures: Measures) -> dict[str, Any]:
         "single_character_share",
         "single_byte_share",
     )
-    ratios = {name: getattr(measures, name) for name in (*names, "unknown_rate", "used")}
-    return {**record, **ratios, "used_share": statistics.used_share(measures)}
+    ratios = {name: getattr(measures, name) for name in (*names, "unknown_rate", "used", "entropy")}
+    shares = {"used_share": statistics.used_share(measures), "renyi_efficiency": statistics.renyi_efficiency(measures)}
+    return {**record, **ratios, **shares}
 
 
 def by_size(groups: Mapping[str, Any]) -> list[str]:

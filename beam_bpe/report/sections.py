@@ -217,7 +217,20 @@ def _groups(report: dict[str, Any]) -> Section | None:
         ),
         _rows_plot("fertility", "Fertility", split, groups, shown, "fertility", "tokens per word", 0.0),
     ]
-    return Section("groups", title, [Text(told), *plots, table])
+    return Section("groups", title, [Text(told), *plots, table, _group_tokens(by, groups, names[:ROWS])])
+
+
+def _group_tokens(by: str, groups: dict[str, Any], names: Sequence[str]) -> Table:
+    """Return the table of how each group uses the vocabulary."""
+    columns = ["Group", "Tokens used", "Vocabulary used", "Entropy, bits", "Rényi efficiency"]
+    columns += ["Tokens of one character", "Tokens of one byte", "Unknown tokens"]
+    rows: list[list[Cell]] = []
+    for name in names:
+        one = groups[name]
+        cells = [number(one["used"]), percent(one["used_share"]), number(one["entropy"]), number(one["renyi_efficiency"], 3)]
+        cells += [percent(one[key]) for key in ("single_character_share", "single_byte_share", "unknown_rate")]
+        rows.append([Code(label(name)), *cells])
+    return Table(f"Tokens of each group, by {by}", columns, rows, [False] + [True] * (len(columns) - 1))
 
 
 def _rows_plot(

@@ -41,6 +41,26 @@ def percent(share: float | None) -> str:
     return "0 %" if not share else f"{100 * share:.1f} %" if share >= 0.001 else f"{100 * share:.2g} %"
 
 
+def change(share: float | None) -> str:
+    """Return a share that is more or less, in per cent with its sign.
+
+    >>> change(0.1234), change(-0.00012), change(0.0), change(None)
+    ('+12.3 %', '-0.012 %', '0 %', '–')
+    """
+    if not share:
+        return percent(share)
+    return f"{'-' if share < 0 else '+'}{percent(abs(share))}"
+
+
+def money(value: float | None, signed: bool = False) -> str:
+    """Return a price with four digits at least that tell something.
+
+    >>> money(0.00012345), money(1234.5), money(-0.5, True), money(0.0), money(None)
+    ('0.0001234', '1,234', '-0.5', '0', '–')
+    """
+    return NOT_KNOWN if value is None else f"{value:{'+' if signed else ''},.4g}"
+
+
 def amount(value: float | None) -> str:
     """Return a number with a prefix of a thousand each.
 

@@ -15,6 +15,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 import chromium  # noqa: E402
 
 from beam_bpe import train  # noqa: E402
+from beam_bpe.difference import compare  # noqa: E402
+from beam_bpe.report.difference import difference_report  # noqa: E402
 from beam_bpe.report.files import write  # noqa: E402
 from beam_bpe.report.record import report_of  # noqa: E402
 from beam_bpe.words import WordCounts  # noqa: E402
@@ -29,8 +31,8 @@ GROUPS = ("en", "de", "zh", "<script>alert(1)</script>", "ar", "a name that is l
 
 
 @pytest.fixture(scope="module")
-def path(tmp_path_factory) -> Path:
-    """Return the page of a vocabulary of several groups, with markup in its text."""
+def words() -> WordCounts:
+    """Return words of several groups, with markup in their text."""
     texts = {
         "en": "the lowest of the newest towers lower than the widest <img src=x onerror=alert(1)> ",
         "de": "die größte der neuesten Straßen ist größer als die tiefste ]]> </style> ",
@@ -38,9 +40,24 @@ def path(tmp_path_factory) -> Path:
         "ar": "نص عربي للتجربة ",
     }
     documents = [texts.get(name, "<script>console.error('ran')</script> ") * 40 for name in GROUPS]
-    words = WordCounts.from_documents(documents, pattern="o200k", groups=list(GROUPS), group_by="language")
+    return WordCounts.from_documents(documents, pattern="o200k", groups=list(GROUPS), group_by="language")
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory, words) -> Path:
+    """Return the page of a vocabulary."""
     folder = tmp_path_factory.mktemp("report")
     write(str(folder), report_of(train(words, 420), words, name="tried", command="beam-bpe train <corpus>"))
+    return folder / "report.html"
+
+
+@pytest.fixture(scope="module")
+def compared(tmp_path_factory, words) -> Path:
+    """Return the page of two vocabularies."""
+    a, b = train(words, 420), train(words.of_group("de"), 330)
+    folder = tmp_path_factory.mktemp("compared")
+    found = compare(a, b, words, names=("<b>", "b"), prices=(1.0, 2.0))
+    write(str(folder), difference_report(found, command="beam-bpe diff <a> b"))
     return folder / "report.html"
 
 
@@ -118,6 +135,22 @@ def test_no_rule_of_accessibility_is_broken(tab, path, dark):
     )
     assert found == [], json.dumps(found, indent=1)
     assert tab.run("axe.run(document).then(told => told.passes.length)") > 25
+
+
+def test_the_page_of_two_vocabularies_is_as_good(tab, compared):
+    for width in (1200, 320):
+        tab.look(width=width, dark=width < 400)
+        tab.open(compared)
+        assert tab.complaints() == [] and tab.requested() == [compared.as_uri()]
+        assert tab.run("document.documentElement.scrollWidth") <= width and tab.run("document.scripts.length") == 0
+        sizes = tab.run("[...document.querySelectorAll('.plot svg')].map(svg => svg.getBoundingClientRect().height)")
+        assert len(sizes) == 4 and min(sizes) > 60
+        if rules := chromium.axe():
+            tab.run("document.querySelectorAll('details').forEach(one => one.open = true)")
+            tab.run(f"{rules}; true")
+            found = tab.run("axe.run(document).then(told => told.violations.map(one => [one.id, one.nodes[0].html.slice(0, 200)]))")
+            assert found == [], json.dumps(found, indent=1)
+    assert tab.run("document.title") == "Two vocabularies compared: A: <b>; B: b"
 
 
 def test_the_keyboard_reaches_all_of_it(tab, path):

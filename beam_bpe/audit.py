@@ -36,7 +36,7 @@ from beam_bpe.words import WordCounts
 #:     is told with the one of the lowest id;
 #: email, url, secret: holds an address, or what looks like a hash or a key;
 #: special_lookalike: holds what looks like a special token, or the name of one;
-#: special_in_text: a text in words of the table that looks like a special token; it has no id.
+#: special_in_text: a text that looks like a special token, in documents, or in words of the table; it has no id.
 KINDS = (
     "unused",
     "unreachable",
@@ -61,7 +61,7 @@ MEANINGS = {
     "url": "web address",
     "secret": "like a hash or a key",
     "special_lookalike": "like a special token",
-    "special_in_text": "words like a special token",
+    "special_in_text": "text like a special token",
 }
 #: Kinds that only a table of words tells.
 OF_WORDS = ("unused", "one_group", "few_documents", "special_in_text")
@@ -170,6 +170,7 @@ def audit(
     examples: int = EXAMPLES,
     allow_mismatch: bool = False,
     statistics: Statistics | None = None,
+    lookalikes: Mapping[str, int] | None = None,
 ) -> Audit:
     """Return what is doubtful about a vocabulary.
 
@@ -183,6 +184,8 @@ def audit(
         examples: words told of each finding.
         allow_mismatch: go on where the words were cut in another way than the vocabulary cuts, and note it.
         statistics: those of the vocabulary on these words, if they were measured already.
+        lookalikes: `token_texts.count_lookalikes` of the documents that the words are from; without them texts like special
+            tokens are found where they are within a word.
 
     Raises:
         ValueError: there is no such kind, or the words were cut in another way.
@@ -201,7 +204,7 @@ def audit(
             f"long_run={long_run}, few_documents={few_documents}, examples={examples}: they are at least 2, 1 and 0"
         )
     told = tuple(kind for kind in KINDS if kind in kinds)
-    look = _Look(vocabulary, words, long_run, few_documents, examples, allow_mismatch, statistics)
+    look = _Look(vocabulary, words, long_run, few_documents, examples, allow_mismatch, statistics, lookalikes)
     told = tuple(kind for kind in told if kind not in look.untold)
     found = [finding for kind in told for finding in look.findings(kind)]
     order = {kind: number for number, kind in enumerate(KINDS)}
@@ -232,7 +235,9 @@ class _Look:
         examples: int,
         allow_mismatch: bool,
         statistics: Statistics | None,
+        lookalikes: Mapping[str, int] | None,
     ):
+        self.lookalikes = lookalikes
         self.vocabulary, self.words = vocabulary, words
         self.long_run, self.few_documents, self.examples = long_run, few_documents, examples
         self.tokenizer = Tokenizer(vocabulary)
@@ -340,11 +345,14 @@ class _Look:
                 yield self._of("near_duplicate", i, self.tokens[i], f"{differ}: of {lowest} '{shown}'")
 
     def _special_in_text(self) -> Iterator[_Finding]:
+        if self.lookalikes is not None:
+            for text, count in self.lookalikes.items():
+                yield _Finding("special_in_text", None, text.encode(), "in documents", count)
+            return
         counts: Counter[str] = Counter()
         shown: dict[str, list[tuple[int, bytes]]] = {}
         table = (self.words or WordCounts.from_mapping({})).ungrouped().table
-        pattern = "(?i)" + token_texts.LOOKALIKE.pattern
-        for batch in table.filter(pc.match_substring_regex(table["word"], pattern)).to_batches():
+        for batch in table.filter(pc.match_substring_regex(table["word"], token_texts.ANY_LOOKALIKE)).to_batches():
             for word, count in zip(batch.column("word").to_pylist(), batch.column("count").to_pylist()):
                 if not count:
                     continue

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import Callable, NamedTuple, Sequence
+from collections import Counter
+from typing import Callable, Iterable, NamedTuple, Sequence
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from beam_bpe.normalize import normalize_documents
 
@@ -19,6 +22,8 @@ LOOKALIKE = re.compile(
     rf"<\|[^<>|\s]{{1,60}}\|>|</?s>|<(?:pad|unk|mask|bos|eos|sep|cls)>|\[(?:CLS|SEP|PAD|UNK|MASK|BOS|EOS|/?INST)\]|<</?SYS>>|{_NAMES}",
     re.IGNORECASE,
 )
+#: The same for Arrow's functions.
+ANY_LOOKALIKE = "(?i)" + LOOKALIKE.pattern
 _EMAIL = re.compile(r"[\w.+-]+@[\w-]+\.\w{2,}|@(?:gmail|hotmail|outlook|yahoo|googlemail|qq|163|mail)\b", re.IGNORECASE)
 _URL = re.compile(
     r"\b(?:https?|ftp)://?\w|\bwww\.\w|\b[\w-]{2,}\.(?:com|org|net|edu|gov|info)\b|\b[\w-]{2,}\.(?:co\.uk|de|fr|jp|cn|ru|io)/",
@@ -78,6 +83,20 @@ def lookalike(text: str) -> str | None:
     ('<|endoftext|>', '[INST]', '</s>', 'endoftext', None)
     """
     return _first(LOOKALIKE, text)
+
+
+def count_lookalikes(documents: Iterable[bytes]) -> Counter[str]:
+    """Return the occurrences of texts in documents that look like special tokens, or like the name of one.
+
+    >>> count_lookalikes([b"low <|im_start|>user", b"<|im_start|>\\n[INST]"])
+    Counter({'<|im_start|>': 2, '[INST]': 1})
+    """
+    # None of them holds an end of a line. RE2 goes over 500 MB a second to find the few lines that Python then looks at.
+    lines = pa.array([line for document in documents for line in document.split(b"\n")], pa.large_binary())
+    found: Counter[str] = Counter()
+    for line in lines.filter(pc.match_substring_regex(lines, ANY_LOOKALIKE)).to_pylist():
+        found.update(match[0] for match in LOOKALIKE.finditer(line.decode("utf-8", "replace")))
+    return found
 
 
 def _first(pattern: re.Pattern[str], text: str) -> str | None:

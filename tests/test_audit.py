@@ -445,7 +445,7 @@ def test_the_command(places, tmp_path, capsys):
     again = str(tmp_path / "again")
     assert cli.main(["train", "--words", words, "--vocab-size", "300", "--exclude-tokens", removal, "--output", again]) == 0
     capsys.readouterr()
-    assert cli.main(["audit", "--vocabulary", again, "--words", words, "--fail-on", "email", "--fail-on", "long_run"]) == 0
+    assert cli.main(["audit", "--vocabulary", again, "--words", words, "--fail-on", "email"]) == 0
     capsys.readouterr()
     assert cli.main(["diff", vocabulary, again, "--words", words]) == 0  # what it cost
     assert "'a@b.com'" in capsys.readouterr().out
@@ -487,8 +487,11 @@ def test_on_a_corpus_the_findings_are_those_of_its_table(tmp_path, capsys):
     assert cli.main([*audit, "--words", words, "-o", str(tmp_path / "a")]) == 0
     assert cli.main([*audit, str(corpus), "--group-by", "lang", "-o", str(tmp_path / "b"), "--fail-on", "one_group=99"]) == 0
     assert "one_group " in capsys.readouterr().out
-    some, others = (pq.read_table(str(tmp_path / name / "findings.parquet")) for name in "ab")
-    assert some.equals(others) and {"one_group", "special_in_text", "unused"} <= set(some["kind"].to_pylist())
+    some, others = (pq.read_table(str(tmp_path / name / "findings.parquet")).to_pylist() for name in "ab")
+    # The words of this pattern hold no look-alike: the text does.
+    assert [row for row in others if row["kind"] != "special_in_text"] == some
+    (seen,) = [row for row in others if row["kind"] == "special_in_text"]
+    assert (seen["token"], seen["count"]) == (b"<|im_start|>", 3) and {"one_group", "unused"} <= {row["kind"] for row in some}
     assert cli.main([*audit, str(corpus), "--words", words]) == 2
     assert "a corpus (INPUT ...) or its words (--words TABLE ...), not both" in capsys.readouterr().err
     assert cli.main([*audit, "--words", words, "--group-by", "lang"]) == 2

@@ -69,7 +69,7 @@ def _audit(args: argparse.Namespace) -> None:
         if path is not None and storage.exists(path) and not args.overwrite:
             raise FileExistsError(f"{path} is there already; choose another place or overwrite it (--overwrite)")
     vocabulary = load(args)
-    words = words_for(args, vocabulary)
+    words, lookalikes = words_for(args, vocabulary)
     with mismatch_as_option():
         found = audit(
             vocabulary,
@@ -79,6 +79,7 @@ def _audit(args: argparse.Namespace) -> None:
             few_documents=args.few_documents,
             examples=max(EXAMPLES, args.most),
             allow_mismatch=args.allow_mismatch,
+            lookalikes=lookalikes,
         )
     print(f"{'vocabulary':<11} {args.vocabulary}: {len(vocabulary):,} tokens, fingerprint {vocabulary.fingerprint[:16]}")
     if words is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+from collections import Counter
 from typing import Iterator
 
 from beam_bpe import console, cutting, foreign
@@ -13,6 +14,7 @@ from beam_bpe.counting import count_batches
 from beam_bpe.documents import SMALL_RANGE, DocumentBatch, Reading, find_files, ranges
 from beam_bpe.pretokenize import pre_tokenizer
 from beam_bpe.reading import read_range
+from beam_bpe.token_texts import count_lookalikes
 from beam_bpe.vocabulary import Vocabulary
 from beam_bpe.words import WordCounts
 
@@ -81,17 +83,18 @@ def add_corpus(parser: Parser) -> None:
     parser.add_argument("--progress", choices=console.MODES, default="auto", help="(auto: a bar on a terminal)")
 
 
-def words_for(args: argparse.Namespace, vocabulary: Vocabulary) -> WordCounts | None:
-    """Return the tables that the options name, or the words of the corpus, cut as the vocabulary cuts; None if neither is given.
+def words_for(args: argparse.Namespace, vocabulary: Vocabulary) -> tuple[WordCounts | None, Counter[str] | None]:
+    """Return (words, look-alikes): the tables that the options name, or the words of the corpus; None where there is none.
 
-    Special tokens in the corpus are text, and the documents that hold a word are counted.
+    Those of a corpus are cut as the vocabulary cuts, special tokens being text, and the documents that hold a word are
+    counted; and so are texts in it that look like special tokens.
     """
     if args.inputs and args.words:
         raise UsageError(f"{args.command} takes a corpus (INPUT ...) or its words (--words TABLE ...), not both")
     if args.group_by is not None and not args.inputs:
         raise UsageError("--group-by goes with a corpus: a table of words has the groups that it was counted by")
     if not args.inputs:
-        return read_words(args) if args.words else None
+        return (read_words(args) if args.words else None), None
     check_positive(args, "range_bytes")
     rule = cutting.WordRule(vocabulary.pre_tokenizer, (), vocabulary.normalizer)
     reading = checked(
@@ -105,7 +108,7 @@ def words_for(args: argparse.Namespace, vocabulary: Vocabulary) -> WordCounts | 
         )
     )
     files = find_files(args.inputs, reading)
-    line = console.ProgressLine(args.progress)
+    line, lookalikes = console.ProgressLine(args.progress), Counter[str]()
 
     def batches() -> Iterator[DocumentBatch]:
         done, total = 0, sum(file.size for file in files)
@@ -113,11 +116,13 @@ def words_for(args: argparse.Namespace, vocabulary: Vocabulary) -> WordCounts | 
         for source in ranges(files, reading, args.range_bytes or SMALL_RANGE):
             for batch in read_range(source, reading):
                 yield batch
+                ends = iter(batch.bounds.tolist())
+                lookalikes.update(count_lookalikes(bytes(batch.data[start:end]) for start, end in zip(ends, ends)))
                 done += batch.totals.get("bytes", 0)
                 line.show("counting", done, total if known else None, "bytes")
 
     try:
-        return count_batches(batches(), rule, documents=True, group_by=args.group_by)
+        return count_batches(batches(), rule, documents=True, group_by=args.group_by), lookalikes
     finally:
         line.end()
 

@@ -28,7 +28,7 @@ from beam_bpe.words import WordCounts
 #: What is looked for, in the order in which findings stand:
 #: unused: never used in the table;
 #: unreachable: no text can produce it (`beam_bpe.reachability`);
-#: one_group: all its occurrences are of one group, of several that have words;
+#: one_group: all its occurrences, or nearly all if so wanted, are of one group, of several that have words;
 #: few_documents: it is in few documents, where the table counts them;
 #: invalid_utf8: no text alone, since it begins or ends within a character;
 #: long_run: one character many times: aaaa, spaces, ----;
@@ -171,6 +171,7 @@ def audit(
     allow_mismatch: bool = False,
     statistics: Statistics | None = None,
     lookalikes: Mapping[str, int] | None = None,
+    group_share: float = 1.0,
 ) -> Audit:
     """Return what is doubtful about a vocabulary.
 
@@ -184,6 +185,7 @@ def audit(
         examples: words told of each finding.
         allow_mismatch: go on where the words were cut in another way than the vocabulary cuts, and note it.
         statistics: those of the vocabulary on these words, if they were measured already.
+        group_share: a token is of one group if so much of its occurrences are.
         lookalikes: `token_texts.count_lookalikes` of the documents that the words are from; without them texts like special
             tokens are found where they are within a word.
 
@@ -203,8 +205,10 @@ def audit(
         raise ValueError(
             f"long_run={long_run}, few_documents={few_documents}, examples={examples}: they are at least 2, 1 and 0"
         )
+    if not 0.5 < group_share <= 1:
+        raise ValueError(f"group_share={group_share}: it is more than a half, and at most 1")
     told = tuple(kind for kind in KINDS if kind in kinds)
-    look = _Look(vocabulary, words, long_run, few_documents, examples, allow_mismatch, statistics, lookalikes)
+    look = _Look(vocabulary, words, long_run, few_documents, examples, allow_mismatch, statistics, lookalikes, group_share)
     told = tuple(kind for kind in told if kind not in look.untold)
     found = [finding for kind in told for finding in look.findings(kind)]
     order = {kind: number for number, kind in enumerate(KINDS)}
@@ -236,8 +240,9 @@ class _Look:
         allow_mismatch: bool,
         statistics: Statistics | None,
         lookalikes: Mapping[str, int] | None,
+        group_share: float,
     ):
-        self.lookalikes = lookalikes
+        self.lookalikes, self.group_share = lookalikes, group_share
         self.vocabulary, self.words = vocabulary, words
         self.long_run, self.few_documents, self.examples = long_run, few_documents, examples
         self.tokenizer = Tokenizer(vocabulary)
@@ -299,11 +304,14 @@ class _Look:
             yield self._of("unreachable", i, self.tokens[i], told)
 
     def _one_group(self) -> Iterator[_Finding]:
-        there = np.stack([frequencies > 0 for frequencies in self.groups.values()])
-        alone, which, names = there.sum(0) == 1, there.argmax(0), list(self.groups)
+        counts = np.stack(list(self.groups.values()))
+        most, names = counts.argmax(0), list(self.groups)
+        assert self.counts is not None
         for i, token in self.learned.items():
-            if alone[i]:
-                yield self._of("one_group", i, token, f"only in {names[which[i]]!r}")
+            own, every = int(counts[most[i], i]), int(self.counts[i])
+            if every and own >= self.group_share * every:
+                told = "only in" if own == every else f"{100 * own / every:.4g} % in"
+                yield self._of("one_group", i, token, f"{told} {names[most[i]]!r}")
 
     def _few_documents(self) -> Iterator[_Finding]:
         if self.spread is None or self.spread.documents is None:

@@ -21,7 +21,7 @@ COMMANDS = (count, learn, report, show, encode, tokens, measure, audit, diff, co
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command and return its exit code: 0, 1 (failed), 2 (usage), 130 (interrupted)."""
+    """Run the command and return its exit code: 0, 1 (failed), 2 (usage), 3 (`audit` found what it should not), 130 (interrupted)."""
     if argv is not None:
         return _run(list(argv))
     for name in ("stdout", "stderr"):
@@ -81,7 +81,7 @@ def _run(argv: list[str]) -> int:
             print(redacted(traceback.format_exc()), end="", file=sys.stderr)
         else:
             print(f"beam-bpe: error: {redacted(as_options(console.one_line(error)))}", file=sys.stderr)
-        return USAGE if isinstance(error, UsageError) else FAILED
+        return USAGE if isinstance(error, UsageError) else getattr(error, "exit_code", FAILED)
 
 
 def _parser() -> tuple[Parser, dict[str, Parser]]:

@@ -17,6 +17,7 @@ import pyarrow as pa
 from beam_bpe import _statistics, artifacts, storage
 from beam_bpe.costs import CostModel
 from beam_bpe.measuring import measure_words
+from beam_bpe.reachability import cut_by_merges
 from beam_bpe.statistics import Statistics
 from beam_bpe.vocabulary import Vocabulary
 from beam_bpe.word_rows import INT64_MAX
@@ -214,9 +215,13 @@ def check_merges(vocabulary: Vocabulary) -> None:
             "hold smaller ones: train them from the table of words"
         )
     if vocabulary.layout is not None and vocabulary.layout.whole_pieces:
-        raise ValueError(
-            "words that are tokens are not merged in this vocabulary (ignore_merges), so that it does not hold smaller ones"
-        )
+        made_otherwise = cut_by_merges(vocabulary, vocabulary.merged.tolist())
+        if made_otherwise:
+            token = vocabulary.tokens[min(made_otherwise)]
+            raise ValueError(
+                f"words that are tokens are not merged in this vocabulary, and {len(made_otherwise):,} of them, such as "
+                f"{token!r}, are not what merging makes of them: it does not hold smaller ones"
+            )
     ranks = np.arange(len(vocabulary.left))
     made = np.full(len(vocabulary), -1, np.int64)
     made[vocabulary.merged] = ranks
@@ -252,7 +257,7 @@ def first_merges(vocabulary: Vocabulary, merges: int) -> Vocabulary:
     if layout is not None:
         later = set(vocabulary.merged[merges:].tolist())
         tokens = tuple(b"" if i in later else token for i, token in enumerate(layout.tokens))
-        layout = replace(layout, tokens=tokens, merged=layout.merged[:merges])
+        layout = replace(layout, tokens=tokens, merged=layout.merged[:merges], whole_pieces=False)
     return replace(vocabulary, **columns, layout=layout)
 
 

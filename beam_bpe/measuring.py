@@ -252,7 +252,7 @@ class Meter:
         if sums.frequencies is not None:
             return Measures(
                 **text,
-                words=sums.words,
+                words=self._words(number, sums),
                 tokens=sums.tokens,
                 kept_words=None if self._tokenizers[number].vocabulary.model.is_scored else sums.kept_words,
                 **self._shapes[number].counts(sums.frequencies),
@@ -260,11 +260,17 @@ class Meter:
                 frequencies=sums.frequencies,
             )
         baseline = self._baselines[number - len(self._tokenizers)]
-        words = group.sums[0].words if self._tokenizers else None
+        words = self._words(0, group.sums[0]) if self._tokenizers else None
         tokens: int | None = words if baseline == "word" else sums.tokens
         if group.split and baseline == "trigram":
             tokens = None
         return _of_baseline(baseline, text, words, tokens, None if baseline == "word" else lengths)
+
+
+    def _words(self, number: int, sums: _Sums) -> int | None:
+        """Return the words of a tokenizer; None of a model with scores that cuts no text, such as one of SentencePiece."""
+        vocabulary = self._tokenizers[number].vocabulary
+        return None if vocabulary.model.is_scored and vocabulary.pre_tokenizer.name == "none" else sums.words
 
 
 def _words_in(vocabulary: Vocabulary, data: Any, bounds: np.ndarray) -> int:

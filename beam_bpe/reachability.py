@@ -50,7 +50,7 @@ def unreachable(vocabulary: Vocabulary) -> dict[int, str]:
     if layout is not None:
         added |= {*layout.user_defined, *layout.unused}
     ids = [i for i, token in enumerate(vocabulary.tokens) if token and i not in added and not is_initial(vocabulary, token)]
-    found = _cut_by_merges(vocabulary, ids)
+    found = cut_by_merges(vocabulary, ids)
     whole = layout is not None and layout.whole_pieces
     for i in ids:
         told = _cut_by_text(vocabulary, i, alone=whole and i in found)
@@ -64,8 +64,11 @@ def unreachable(vocabulary: Vocabulary) -> dict[int, str]:
 # ---- merges and scores ---------------------------------------------------------------------------
 
 
-def _cut_by_merges(vocabulary: Vocabulary, ids: Sequence[int]) -> dict[int, str]:
-    """Return the tokens whose own bytes become others, and which."""
+def cut_by_merges(vocabulary: Vocabulary, ids: Sequence[int]) -> dict[int, str]:
+    """Return the tokens whose own bytes become others by merges or scores, and which.
+
+    Under `whole_pieces` they are tokens all the same where they are a word; the others are what merging makes of them.
+    """
     model = vocabulary.model
     if model.algorithm in ("wordpiece", "wordlevel"):
         return {}  # the longest piece that fits is taken: a word that is a token is

@@ -157,9 +157,13 @@ class Measures:
         return self.renyi_entropy(1.0)
 
     def renyi_entropy(self, alpha: float = ALPHA) -> float | None:
-        """Return the Rényi entropy of the tokens in bits, log2(sum of p ** alpha) / (1 - alpha); of alpha 1 Shannon's."""
-        if alpha < 0:
-            raise ValueError(f"alpha is {alpha}; the order of an entropy is not negative")
+        """Return the Rényi entropy of the tokens in bits, log2(sum of p ** alpha) / (1 - alpha); of alpha 1 Shannon's.
+
+        Raises:
+            ValueError: alpha is negative or no number, or so large that the powers of all shares vanish.
+        """
+        if not 0 <= alpha < math.inf:
+            raise ValueError(f"alpha is {alpha}; the order of an entropy is a number, and not negative")
         if self.frequencies is None or not self.tokens:
             return None
         # Most tokens occur as often as many others do; the order of what fsum sums makes no difference.
@@ -167,6 +171,8 @@ class Measures:
         shares = [count / self.tokens for count in counts.tolist()]
         terms = [-p * math.log2(p) for p in shares] if alpha == 1 else [p**alpha for p in shares]
         sum_of_all = math.fsum(np.repeat(terms, times).tolist())
+        if not sum_of_all and alpha != 1:
+            raise ValueError(f"alpha is {alpha}; the powers of all shares vanish: choose a smaller one")
         return sum_of_all if alpha == 1 else math.log2(sum_of_all) / (1 - alpha) + 0.0  # without -0.0
 
 

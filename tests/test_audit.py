@@ -70,6 +70,12 @@ def test_one_group_and_few_documents():
     found = audit(of_pieces("low", "est", "glitch"), words)
     assert ("glitch".encode(), "only in 'en'", 3, ["glitch"]) in rows(found, "one_group")
     assert tokens(found, "one_group") == [b"glitch"]
+    nearly = audit(of_pieces("low", "est", "glitch"), words, kinds=["one_group"], group_share=0.8)
+    assert [(row[0], row[1], row[2]) for row in rows(nearly, "one_group")] == [
+        (b"low", "83.33 % in 'en'", 6), (b"glitch", "only in 'en'", 3),
+    ]  # fmt: skip
+    with pytest.raises(ValueError, match="more than a half"):
+        audit(of_pieces("low"), words, group_share=0.5)
     assert "few_documents" not in found.kinds and set(KINDS) - set(found.kinds) == {"few_documents"}
     ungrouped = audit(of_pieces("low"), words.ungrouped())
     assert "one_group" not in ungrouped.kinds
@@ -454,13 +460,14 @@ def test_the_command(places, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("options", "code", "message"),
     [
-        (["--fail-on", "email"], 1, "the audit found 1 of email (0 allowed)"),
+        (["--fail-on", "email"], 3, "the audit found 1 of email (0 allowed)"),
         (["--fail-on", "email=1"], 0, ""),
-        (["--fail-on", "any=2", "--fail-on", "email"], 1, "of any (2 allowed), 1 of email (0 allowed)"),
+        (["--fail-on", "any=2", "--fail-on", "email"], 3, "of any (2 allowed), 1 of email (0 allowed)"),
         (["--fail-on", "one_group"], 2, "--fail-on one_group: the table does not tell that"),
         (["--fail-on", "mail"], 2, "--fail-on is 'mail'; it must be KIND or KIND=N"),
         (["--fail-on", "email=-1"], 2, "it must be KIND or KIND=N"),
         (["--kind", "url", "--fail-on", "email"], 2, "--fail-on email is not looked for"),
+        (["--group-share", "0.5"], 2, "--group-share is 0.5; it must be more than 0.5"),
         (["--long-run", "1"], 2, "--long-run is 1; it must be at least 2"),
     ],
 )

@@ -421,7 +421,7 @@ def test_an_option_as_the_value_of_another(corpus, out, beam_bpe_main):
 def test_paths_that_lead_nowhere(tmp_path, out, fails):
     (tmp_path / "empty").mkdir()
     (tmp_path / "empty" / "a.pdf").write_text("no")
-    assert f"No such file or directory: '{tmp_path}/none.txt'" in fails("count", tmp_path / "none.txt", "-o", out)
+    assert f"{tmp_path}/none.txt: No such file or directory" in fails("count", tmp_path / "none.txt", "-o", out)
     assert f"{tmp_path}/*.xyz: no file matches this glob" in fails("count", tmp_path / "*.xyz", "-o", out)
     assert "empty: no file here ends with .txt, .jsonl" in fails("count", tmp_path / "empty", "-o", out)
     assert not out.exists()

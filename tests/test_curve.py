@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from beam_bpe import Vocabulary, pre_tokenizer, train
+from beam_bpe import Vocabulary, formats, pre_tokenizer, train
 from beam_bpe.costs import CostModel
 from beam_bpe.curve import Curve, check_curve, check_merges, first_merges, knee, size_curve
 from beam_bpe.layout import Layout
@@ -150,11 +150,23 @@ def test_merges_that_are_not_learned_ones_are_refused():
         check_merges(byte_level([b"ab", b"bc", b"abc"], [(b"a", b"b"), (b"b", b"c"), (b"ab", b"c"), (b"a", b"bc")]))
     with pytest.raises(ValueError, match="the merge of rank 0 is of a token that a later merge makes"):
         check_merges(byte_level([b"ab", b"abc"], [(b"ab", b"c"), (b"a", b"b")]))
-    with pytest.raises(ValueError, match="ignore_merges"):
-        check_merges(byte_level([b"ab"], [(b"a", b"b")], whole_pieces=True))
+    with pytest.raises(ValueError, match="and 1 of them, such as b'abc', are not what merging makes of them"):
+        check_merges(byte_level([b"ab", b"bc", b"abc"], [(b"a", b"b"), (b"b", b"c"), (b"a", b"bc")], whole_pieces=True))
     with pytest.raises(ValueError, match="the statistics are of"):
         (statistics,) = measure_words(words, [good])
         size_curve(statistics, train({"ab": 2}, 257))
+
+
+def test_words_that_are_tokens_are_taken_whole_where_merging_makes_them_too(shared):
+    words = WordCounts.from_mapping({"abcab": 3, "abc": 4, "ab": 5})
+    whole = byte_level([b"ab", b"abc"], [(b"a", b"b"), (b"ab", b"c")], whole_pieces=True)
+    curve = curve_of(words, whole)
+    assert curve.total.tolist() == [37, 22, 15] and check_curve(curve, words, whole) == {256: 37, 257: 22}
+    published = formats.load(str(shared / "reference" / "r50k_base.tiktoken"))
+    assert published.layout.whole_pieces
+    text = (shared / "corpora" / "mixed-1m.txt").read_text(encoding="utf-8")[:100_000]
+    table = WordCounts.from_documents([text], pattern="gpt2")
+    assert len(check_curve(curve_of(table, published), table, published)) == 3
 
 
 @pytest.mark.parametrize(

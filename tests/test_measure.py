@@ -337,7 +337,7 @@ def test_what_measure_refuses(capsys, corpus, saved, tmp_path):
         ([rows, "-v", saved[0], "--allow-mismatch"], 2, "--allow-mismatch goes with --words"),
         ([rows, "-v", saved[0], "--group-by", "language"], 1, "no field 'language' to group by; it has 'text', 'lang'"),
         (["--words", words, "-v", saved[0], "--group-by", "lang"], 2, "--group-by goes with a corpus"),
-        (["--words", words, "-v", saved[0], "--reference", "fr"], 2, "no group 'fr'; there are '', 'de', 'en', 'zh'"),
+        (["--words", words, "-v", saved[0], "--reference", "fr"], 1, "no group 'fr'; there are '', 'de', 'en', 'zh'"),
         (["--words", tmp_path / "x.csv", "-v", saved[0]], 2, "give --words-pattern"),
         ([rows, "-v", saved[0], "--", "--runner=PrismRunner"], 2, "give --output"),
         ([rows, "-v", saved[0], "-v", saved[0]], 2, "measured twice"),
@@ -382,6 +382,8 @@ def test_curve(capsys, corpus, saved, vocabularies, tmp_path):
     }  # fmt: skip
     assert rows[0]["price_per_million_characters"] == 2 * (statistics.total.tokens / statistics.total.characters)
     assert rows[0]["embedding_parameters"] == 20 * len(vocabularies[0])
+    code, out, _ = command(capsys, "show", path, "--most", "1")
+    assert code == 0 and f"curve       {path}: {len(table):,} rows" in out and "embedding_parameters" in out
     code, _, err = command(capsys, "curve", "--words", corpus / "words", "-v", saved[0], "-o", path)
     assert code == 1 and "is there already" in err
     assert command(capsys, "curve", "--words", corpus / "words", "-v", saved[0], "-o", path, "--overwrite")[0] == 0

@@ -369,6 +369,22 @@ def test_pieces_of_one_document():
         meter.add(DocumentBatch(b"x", np.array([0, 1]), False, {"documents": 1}, cut_by=other))
 
 
+def test_the_order_of_an_entropy():
+    measures = metered(["low lower"], [VOCABULARIES["bytes"]])[0][""]
+    for alpha in (-1.0, float("inf"), float("nan"), 1e9):
+        with pytest.raises(ValueError, match="alpha is"):
+            measures.renyi_entropy(alpha)
+
+
+def test_a_model_that_cuts_no_text_has_no_words():
+    table = WordCounts.from_documents(["low lower lowest"], pattern="metaspace", normalizer="metaspace")
+    vocabulary = train(table, 14, algorithm="unigram", byte_fallback=False)
+    whole = replace(vocabulary, pre_tokenizer=pre_tokenizer("none"))
+    (found, word) = metered(["low lower", "lowest"], [whole], ["word"])
+    assert found[""].words is None and found[""].fertility is None and found[""].tokens and word[""].tokens is None
+    assert metered(["low lower", "lowest"], [vocabulary])[0][""].words == 3
+
+
 def test_counts_of_trillions():
     vocabulary = VOCABULARIES["bytes"]
     table = WordCounts.from_mapping({"low": 10**12, "機器": 3 * 10**12, "z": 1}, pre_tokenizer="gpt2")

@@ -18,8 +18,13 @@ _HELP = (
 )
 
 
-class Failed(RuntimeError):
+FOUND = 3
+
+
+class Found(RuntimeError):
     """There are more findings than --fail-on allows."""
+
+    exit_code = FOUND
 
 
 def add(added: Any) -> dict[str, Parser]:
@@ -35,11 +40,14 @@ def add(added: Any) -> dict[str, Parser]:
         action="append",
         default=[],
         metavar="KIND[=N]",
-        help=f"exit with 1 if there are more than N (0) findings of the kind: any, {', '.join(KINDS)}; repeatable",
+        help=f"exit with {FOUND} if there are more than N (0) findings of the kind: any, {', '.join(KINDS)}; repeatable",
     )
     group.add_argument("--long-run", type=int, default=RUN, metavar="N", help=f"N times one character is a long run ({RUN})")
     group.add_argument(
         "--few-documents", type=int, default=FEW_DOCUMENTS, metavar="N", help=f"N documents are few ({FEW_DOCUMENTS})"
+    )
+    group.add_argument(
+        "--group-share", type=float, default=1.0, metavar="SHARE", help="of one group is what has so much of its occurrences there (1)"
     )
     group.add_argument("--most", type=int, default=4, metavar="N", help="examples of each kind on the terminal (4)")
     group.add_argument("-o", "--output", metavar="FOLDER", help=f"where the findings go, as {FINDINGS_FILE}")
@@ -58,6 +66,8 @@ def _audit(args: argparse.Namespace) -> None:
     check_positive(args, "few_documents", "most")
     if args.long_run < 2:
         raise UsageError(f"--long-run is {args.long_run}; it must be at least 2")
+    if not 0.5 < args.group_share <= 1:
+        raise UsageError(f"--group-share is {args.group_share}; it must be more than 0.5, and at most 1")
     limits = dict(map(_limit, args.fail_on))
     kinds = args.kind or KINDS
     for kind in limits:
@@ -77,6 +87,7 @@ def _audit(args: argparse.Namespace) -> None:
             kinds=kinds,
             long_run=args.long_run,
             few_documents=args.few_documents,
+            group_share=args.group_share,
             examples=max(EXAMPLES, args.most),
             allow_mismatch=args.allow_mismatch,
             lookalikes=lookalikes,
@@ -131,4 +142,4 @@ def _fail(found: Audit, limits: dict[str, int]) -> None:
         if counts[kind] > most:
             told.append(f"{counts[kind]:,} of {kind} ({most:,} allowed)")
     if told:
-        raise Failed(f"the audit found {', '.join(told)}")
+        raise Found(f"the audit found {', '.join(told)}")

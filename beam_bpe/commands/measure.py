@@ -114,6 +114,8 @@ def costs_of(args: argparse.Namespace) -> CostModel:
 def _measure(args: argparse.Namespace) -> None:
     if bool(args.inputs) == bool(args.words):
         raise UsageError("measure takes either a corpus (INPUT ...) or its words (--words TABLE ...)")
+    if args.reference is not None and not (args.words or args.group_by):
+        raise UsageError("--reference names a group: say by which column there are groups (--group-by COLUMN)")
     vocabularies = load_all(args)
     if args.words:
         statistics = _of_words(args, vocabularies)
@@ -121,11 +123,8 @@ def _measure(args: argparse.Namespace) -> None:
         if args.allow_mismatch:
             raise UsageError("--allow-mismatch goes with --words: a corpus is cut as each vocabulary says")
         statistics = _of_corpus(args, vocabularies)
-    if args.reference is not None:
-        for one in statistics:
-            checked(lambda: one.parity_premiums(args.reference, args.parity_unit))
     for number, one in enumerate(statistics):
-        if args.reference is not None or one.group_by is not None:
+        if one.group_by is not None:
             print(end="\n" if number else "")
             print(_title(one))
             _print_rows([(name, measures, one) for name, measures in one.groups.items()] + [("all", one.total, one)], args)
@@ -138,6 +137,9 @@ def _measure(args: argparse.Namespace) -> None:
         say(args, note)
     if args.output:
         print(f"{'statistics':<11} {args.output}: {measured.STATISTICS_FILE}, frequencies of {len(vocabularies)}")
+    if args.reference is not None:  # known only now, and no reason to lose what was measured
+        for one in statistics:
+            one.parity_premiums(args.reference, args.parity_unit)
 
 
 def _of_words(args: argparse.Namespace, vocabularies: list[Vocabulary]) -> list[Statistics]:
@@ -238,6 +240,7 @@ def _print_rows(rows: list[tuple[str, Measures, Statistics]], args: argparse.Nam
     head = ["", "documents", "characters", "words", "tokens", "chars/token", "bytes/token", "tokens/word", "kept whole"]
     head += ["1 char", "1 byte", "unknown", "used", "entropy", "Renyi eff.", "tokens/doc", "median", "premium"]
     lines = [head]
+    unknown = any(measures.unknown_tokens for _, measures, _ in rows)  # else the column tells nothing
     hidden = len(rows) - _GROUPS_SHOWN if len(rows) > _GROUPS_SHOWN + 1 else 0
     for name, measures, one in rows[: _GROUPS_SHOWN - 1] + rows[-1:] if hidden else rows:
         premium = None
@@ -255,7 +258,7 @@ def _print_rows(rows: list[tuple[str, Measures, Statistics]], args: argparse.Nam
                     _decimal(share, ".1%")
                     for share in (measures.kept_share, measures.single_character_share, measures.single_byte_share)
                 ),
-                _decimal(measures.unknown_rate if measures.unknown_tokens else None, ".2%"),
+                _decimal(measures.unknown_rate if unknown else None, ".2%"),
                 _decimal(one.used_share(measures), ".1%"),
                 _decimal(measures.entropy, ".3f"),
                 _decimal(one.renyi_efficiency(measures), ".4f"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from beam_bpe import artifacts, console, formats, shards, storage, word_parts
+from beam_bpe import artifacts, console, formats, shards, storage, token_list, word_parts
 from beam_bpe.artifacts import FormatError
 from beam_bpe.commands.given_words import add_words
 from beam_bpe.commands.token import show_token
@@ -61,6 +61,9 @@ def _show(args: argparse.Namespace) -> None:
             header = artifacts.read_header(path, file)
         if header.get("kind") == word_parts.KIND:
             _show_part(args, header)
+            return
+        if path.rpartition("/")[2] not in (MERGES_FILE, VOCABULARY_FILE):
+            _show_table(args, header)
             return
         folder = path[: -len(path.rpartition("/")[2])].rstrip("/") or "."
     vocabulary = formats.load(path)
@@ -144,6 +147,26 @@ def _show_part(args: argparse.Namespace, header: dict[str, Any]) -> None:
     print(f"{'words':<11} {args.path}: {len(table):,} distinct, {table.occurrences:,} in all, one part of a table")
     print_parameters(header["parameters"])
     _print_most_common(args, table)
+
+
+def _show_table(args: argparse.Namespace, header: dict[str, Any]) -> None:
+    """Print a table of findings, a curve, a comparison …: what its header says, and its first rows."""
+    table, kind = artifacts.read_parquet(args.path, header["kind"])[0], str(header["kind"])
+    print(f"{kind:<11} {args.path}: {table.num_rows:,} rows")
+    for name, value in header.items():
+        if name != "kind" and value not in (None, [], {}):
+            print(f"{name:<11} {console.shortened(str(value), 100)}")
+    rows = [table.column_names, *(map(_cell, row.values()) for row in table.slice(0, args.most).to_pylist())]
+    for line in console.aligned([list(row) for row in rows], left=range(table.num_columns)):
+        print(line)
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, bytes):
+        return token_list.shown(value, 24)
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    return "" if value is None else console.shortened(console.readable(str(value).encode())[1:-1], 40)
 
 
 def _print_most_common(args: argparse.Namespace, table: WordCounts) -> None:

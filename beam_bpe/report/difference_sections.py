@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Sequence
 
 from beam_bpe.report.blocks import Block, Cell, Code, Facts, Page, Plot, Section, Series, Table, Text
@@ -73,10 +74,16 @@ def _text(report: dict[str, Any]) -> Section | None:
         shown = [total, *ordered[:BARS]]
         few = f", the {BARS} groups of most text" if len(groups) > BARS else ""
         keys = [("tokens-by-group", "Tokens more or less", "share", "tokens")]
-        if priced and any(one["price_share"] != one["share"] for one in shown):
+        if any(_costs_differ(one) for one in shown):
             keys.append(("money-by-group", "Money more or less", "price_share", "money"))
         blocks = [*(_change_plot(name, title, shown, key, what, few) for name, title, key, what in keys), table]
     return Section("text", "Tokens and money" if priced else "Tokens of the same text", blocks)
+
+
+def _costs_differ(one: dict[str, Any]) -> bool:
+    """Whether the prices of a and b are not the same, so that money differs in another way than tokens."""
+    known = one["price_share"] is not None and one["share"] is not None
+    return known and not math.isclose(one["price_share"], one["share"], abs_tol=1e-9)
 
 
 def _change_plot(name: str, title: str, shown: Sequence[dict[str, Any]], key: str, what: str, few: str) -> Plot:

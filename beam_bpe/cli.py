@@ -63,7 +63,7 @@ def _run(argv: list[str]) -> int:
             chosen.check_known(unknown)
         else:
             args = parser.parse_args(own)
-        args.beam_flags, args.argv = beam_flags, argv
+        args.beam_flags, args.argv = beam_flags, own  # argv is told in reports; Beam's flags may hold secrets
         checked(lambda: storage_options(parse_options(args.storage_option)))
         if getattr(args, "output", None) == "":
             raise UsageError("--output is empty")

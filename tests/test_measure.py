@@ -305,6 +305,22 @@ def test_measure_without_groups(capsys, corpus, saved, vocabularies, tmp_path):
     assert code == 0 and len(out.splitlines()) == 3, err
 
 
+def test_documents_that_are_set_aside(capsys, saved, tmp_path):
+    """They are told of, and kept where there is a place for them: beside the statistics, or where --rejected says."""
+    (tmp_path / "a.txt").write_bytes(b"low\nnew\xffest\nlower\xff")
+    measure = ["measure", tmp_path / "a.txt", "--documents", "line", "-v", saved[0], "--errors", "skip"]
+    code, out, err = command(capsys, *measure)
+    assert code == 0 and "set aside   2 documents, which --output or --rejected keeps" in out.splitlines(), err
+    for more, folder in ((["-o", "one"], "one/rejected"), (["-o", "two", "--rejected", "aside"], "aside"), (["--rejected", "b"], "b")):
+        code, out, err = command(capsys, *measure, *(one if one.startswith("-") else tmp_path / one for one in more))
+        assert code == 0 and f"set aside   {tmp_path / folder}" in out.splitlines(), err
+        (letters,) = (tmp_path / folder).iterdir()
+        assert [json.loads(line)["offset"] for line in letters.read_text().splitlines()] == [4, 12]
+    (tmp_path / "a.txt").write_bytes(b"low\n")
+    code, out, err = command(capsys, *measure, "-o", tmp_path / "one", "--overwrite")
+    assert code == 0 and "set aside" not in out and not any((tmp_path / "one" / "rejected").iterdir())
+
+
 def test_hostile_group_names(capsys, saved, tmp_path):
     names = ["<script>alert(1)</script>", "a\x1b[31m\nb", "é" * 100, ""]
     rows = [{"text": "low", "lang": name} for name in names]

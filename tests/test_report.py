@@ -524,6 +524,16 @@ def test_no_secret_of_the_command_is_written(tmp_path, words, run):
     )
 
 
+def test_where_it_ran_is_not_told(tmp_path, run):
+    """Beam's flags, among which there may be secrets, are not in the report, which is the same on all engines."""
+    (tmp_path / "a.txt").write_text("low lower lowest newest widest " * 9)
+    own = ["train", tmp_path / "a.txt", "-o", tmp_path / "out", "-n", 262]
+    code, _, err = run(*own, "--", "--runner=FnApiRunner", "--s3_secret_access_key=hushhush")
+    assert code == 0, err
+    assert json.loads((tmp_path / "out" / "report.json").read_text())["command"] == " ".join(map(str, ["beam-bpe", *own]))
+    assert all(b"hushhush" not in path.read_bytes() for path in (tmp_path / "out").glob("report.*"))
+
+
 def test_the_package_holds_template_and_style():
     here = Path(beam_bpe.__file__).parent / "report"
     assert {"page.html.jinja", "page.css"} <= {path.name for path in here.iterdir()}

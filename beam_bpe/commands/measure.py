@@ -163,6 +163,27 @@ def _measured(
 
 
 def _of_corpus(args: argparse.Namespace, vocabularies: list[Vocabulary]) -> list[Statistics]:
+    with tempfile.TemporaryDirectory(prefix="beam_bpe-") as scratch:
+        folder = args.output or f"{scratch}/statistics"
+        rejected = args.rejected or storage.join(folder, "rejected") if args.errors == "skip" else None
+        _measure_into(folder, rejected, args, vocabularies)
+        found = _letters(rejected) if rejected else []
+        if found and (args.output or args.rejected):
+            print(f"{'set aside':<11} {rejected}")
+        elif found:
+            skipped = sum(storage.read_bytes(letters).count(b"\n") for letters in found)
+            print(f"{'set aside':<11} {skipped:,} documents, which --output or --rejected keeps")
+        return measured.load(folder)
+
+
+def _letters(rejected: str) -> list[str]:
+    """Return the files of documents that were set aside in a folder."""
+    names = storage.list_names(rejected)
+    return [storage.join(rejected, name) for name in names if name.startswith("rejected-") and name.endswith(".jsonl")]
+
+
+def _measure_into(folder: str, rejected: str | None, args: argparse.Namespace, vocabularies: list[Vocabulary]) -> None:
+    """Run the pipeline that measures a corpus and writes into a folder."""
     from beam_bpe import transforms
     from beam_bpe.transforms import running
 
@@ -174,7 +195,7 @@ def _of_corpus(args: argparse.Namespace, vocabularies: list[Vocabulary]) -> list
             args.inputs,
             **reading_of(args),
             format=args.input_format,
-            dead_letters=args.rejected,
+            dead_letters=rejected,
             whole=True,
             range_bytes=args.range_bytes,
             group_by=args.group_by,
@@ -208,12 +229,11 @@ def _of_corpus(args: argparse.Namespace, vocabularies: list[Vocabulary]) -> list
         else:
             line.tasks(seen.state, seen.tasks)
 
-    with tempfile.TemporaryDirectory(prefix="beam_bpe-") as scratch:
-        folder = args.output or f"{scratch}/statistics"
-        write = transforms.WriteStatistics(folder, vocabularies, overwrite=args.overwrite)
-        with console.watching(args.progress, spawns=running.spawns(options), debug=args.debug) as line:
-            running.run(lambda pipeline: pipeline | read | measure | write, options, watch)
-        return measured.load(folder)
+    write = transforms.WriteStatistics(folder, vocabularies, overwrite=args.overwrite)
+    for letters in _letters(rejected) if rejected and args.overwrite else []:
+        storage.remove(letters)
+    with console.watching(args.progress, spawns=running.spawns(options), debug=args.debug) as line:
+        running.run(lambda pipeline: pipeline | read | measure | write, options, watch)
 
 
 def _common_cutting(vocabularies: Sequence[Vocabulary]) -> dict[str, Any]:

@@ -31,9 +31,11 @@ class Engine:
         flags = ["--", *self.flags] if self.flags else []
         return self._run([prepare.worker_bin("beam-bpe"), *arguments, *flags], seed, fails)
 
-    def python(self, script: Path, *arguments: object, more: Sequence[str] = ()) -> subprocess.CompletedProcess[str]:
+    def python(
+        self, script: Path, *arguments: object, more: Sequence[str] = (), seed: object = 0
+    ) -> subprocess.CompletedProcess[str]:
         """Run a program with the flags behind its arguments, and more flags, which overrule them."""
-        return self._run([prepare.worker_bin("python"), script, *arguments, *self.flags, *more], 0, False)
+        return self._run([prepare.worker_bin("python"), script, *arguments, *self.flags, *more], seed, False)
 
     def _run(self, command: list[object], seed: object, fails: bool) -> subprocess.CompletedProcess[str]:
         kept = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "PYTHONHOME")}

@@ -5,13 +5,15 @@ from __future__ import annotations
 import gzip
 import json
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from beam_bpe import WordCounts
+from beam_bpe import Vocabulary, WordCounts, measure_words, measured
+from beam_bpe import train as learn
 from submitting import Engine
 
 VOCAB_SIZE = 4000
@@ -25,13 +27,14 @@ CASES = [
     ("prism", 1, 2, False, "worker", []),
     ("prism", 16, 1, True, "submitter", []),
     ("spark-local", 7, 1, True, "submitter", []),
-    ("flink-cluster", 2, 1, False, "worker", []),
+    pytest.param("flink-cluster", 2, 1, False, "worker", [], marks=pytest.mark.slow),
     pytest.param("spark-cluster", 16, 2, True, "worker", [], marks=pytest.mark.slow),
     pytest.param("flink-cluster", 7, 2, True, "submitter", [], marks=pytest.mark.slow),
 ]
+SLOW_SPARK = pytest.param("spark-cluster", marks=pytest.mark.slow)
 SLOW_FLINK = pytest.param("flink-cluster", marks=pytest.mark.slow)
 ENCODING = ["local", "processes", "prism", "spark-local", "spark-cluster", SLOW_FLINK]
-SPREAD = Path(__file__).parent / "pipelines" / "spread.py"
+PIPELINES = Path(__file__).parent / "pipelines"
 
 
 @pytest.fixture(scope="session")
@@ -163,6 +166,49 @@ def test_shards_of_ids(engine, corpus, expected, encoded, tmp_path):
 
 
 @pytest.fixture(scope="session")
+def vocabularies(documents, tmp_path_factory) -> list[Path]:
+    """Two vocabularies of some of the documents: BPE of bytes, and Unigram with the bytes of what it does not know."""
+    folder, texts = tmp_path_factory.mktemp("vocabularies"), [row["text"] for row in documents[::12]]
+    learn(WordCounts.from_documents(texts, pattern="o200k"), 3000).save(str(folder / "bytes"))
+    pieces = WordCounts.from_documents(texts, pattern="metaspace", normalizer="metaspace")
+    learn(pieces, 3000, algorithm="unigram", byte_fallback=True, limit_alphabet=1500).save(str(folder / "unigram"))
+    return [folder / "bytes", folder / "unigram"]
+
+
+def one_job(engine: Engine, read: Path, encoded: Path, folder: Path, vocabularies: list[Path], seed: int = 0) -> None:
+    """Count by language, measure, learn pieces and encode, all in one job."""
+    engine.python(PIPELINES / "groups.py", read, encoded, folder, *vocabularies, "--", seed=seed)
+
+
+@pytest.fixture(scope="session")
+def of_one_job(workers, submit_from, corpus, vocabularies, tmp_path_factory) -> Path:
+    """What the local runner makes of it."""
+    folder = tmp_path_factory.mktemp("one-job") / "out"
+    one_job(Engine("local", ["--runner=FnApiRunner"], submit_from), corpus, corpus, folder, vocabularies)
+    return folder
+
+
+def test_measures_of_one_job(of_one_job, vocabularies):
+    """Documents have the measures of their words, but for their lengths, whether they come in batches or as rows."""
+    statistics = of_one_job / "statistics"
+    assert differing(contents(statistics), contents(of_one_job / "of-rows")) == []
+    of_documents = {one.subject.name: one for one in measured.load(str(statistics))}
+    assert set(of_documents) == {*map(str, vocabularies), "byte", "trigram"}
+    path, words = str(vocabularies[0]), WordCounts.read(str(of_one_job / "words"))
+    for of_words in measure_words(words, [Vocabulary.load(path)], names=[path], baselines=["byte"]):
+        groups = of_documents[of_words.subject.name].groups
+        assert len(groups) == 13 and min(measures.tokens for measures in groups.values()) > 1000
+        assert {name: replace(measures, lengths=None) for name, measures in groups.items()} == of_words.groups
+
+
+@pytest.mark.parametrize("engine", ["prism", "spark-local", "flink-cluster", SLOW_SPARK], indirect=True)
+def test_one_job_by_group(engine, corpus, reordered, vocabularies, of_one_job, tmp_path):
+    """Words and statistics by group, vocabularies of pieces and shards of their ids, all of one job."""
+    one_job(engine, reordered, corpus, tmp_path / "out", vocabularies, seed=3)
+    assert differing(contents(tmp_path / "out"), contents(of_one_job)) == []
+
+
+@pytest.fixture(scope="session")
 def of_all_documents(workers, submit_from, shared, tmp_path_factory) -> dict[str, dict[str, bytes]]:
     """What the local runner makes of docs.parquet, whose shards are 39 MB."""
     folder, local = tmp_path_factory.mktemp("all"), Engine("local", [], submit_from)
@@ -190,7 +236,7 @@ def test_work_spreads(engine, workers, tmp_path):
     """24 ranges are read in as many processes as the cluster has slots, all of them with the package of the wheel."""
     (tmp_path / "seen").mkdir()
     (tmp_path / "text.txt").write_text("".join(f"{number:06} low lower newest\n" for number in range(24_000)))
-    engine.python(SPREAD, tmp_path / "text.txt", tmp_path / "seen", 24_000, more=engine.service.spread)
+    engine.python(PIPELINES / "spread.py", tmp_path / "text.txt", tmp_path / "seen", 24_000, more=engine.service.spread)
     seen = list((tmp_path / "seen").iterdir())
     processes, ranges = zip(*(path.name.split("-") for path in seen))
     assert len(set(ranges)) == 24

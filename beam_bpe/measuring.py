@@ -18,7 +18,7 @@ from beam_bpe.distribution import Distribution, buckets_of
 from beam_bpe.encoders import decoded_tokens
 from beam_bpe.normalize import normalize_documents, spec
 from beam_bpe.special import SpecialTokens
-from beam_bpe.statistics import BASELINES, Measures, Statistics, Subject, exact_sum
+from beam_bpe.statistics import BASELINES, Measures, Statistics, Subject, add_left_out, exact_sum
 from beam_bpe.tokenizer import SPECIAL_POLICIES, Tokenizer
 from beam_bpe.vocabulary import Vocabulary
 from beam_bpe.word_rows import WordBatch
@@ -132,6 +132,7 @@ class Meter:
                 "special='drop' leaves different texts of vocabularies with different special tokens: measure each alone"
             )
         self._groups: dict[str, _Group] = {}
+        self._left_out = add_left_out()
         self._open: tuple[_Group, np.ndarray] | None = None  # the last document, which may go on: its group and lengths
 
     @property
@@ -146,6 +147,7 @@ class Meter:
             ValueError: documents were cut between words of another pattern; or special="fail", and a special token occurs.
         """
         self._check(batch)
+        self._left_out = add_left_out(self._left_out, batch.totals)
         if not batch.continues:
             self._close()
         elif self._open is None and not batch.split:
@@ -245,6 +247,11 @@ class Meter:
         subjects = range(len(self._tokenizers) + len(self._baselines))
         return [{name: self._measures(number, groups[name]) for name in sorted(groups)} for number in subjects]
 
+    def take_left_out(self) -> dict[str, int]:
+        """Return what reading the documents replaced or left out (`statistics.LEFT_OUT`); and begin again."""
+        left_out, self._left_out = self._left_out, add_left_out()
+        return left_out
+
     def _measures(self, number: int, group: _Group) -> Measures:
         sums = group.sums[number]
         lengths = None if group.split else Distribution(dict(sorted(sums.lengths.items())))
@@ -336,10 +343,10 @@ def measure_words(
         tokenizer, shapes = Tokenizer(vocabulary, method=method), _shapes_of(vocabulary)
         groups = {name: _measure_table(part, tokenizer, shapes, table.texts[name]) for name, part in table.parts.items()}
         name = names[number] if names else vocabulary.fingerprint[:12]
-        results.append(Statistics(Subject.of(vocabulary, name), groups, table.words.group_by, tuple(notes)))
+        results.append(Statistics(Subject.of(vocabulary, name), groups, table.words.group_by, tuple(notes), table.left_out))
     for baseline in baselines:
         groups = {name: _baseline_of(baseline, base.texts[name], part.occurrences) for name, part in base.parts.items()}
-        results.append(Statistics(Subject(baseline), groups, base.words.group_by, tuple(base.notes)))
+        results.append(Statistics(Subject(baseline), groups, base.words.group_by, tuple(base.notes), base.left_out))
     return results
 
 
@@ -348,7 +355,7 @@ class _Grouped:
 
     def __init__(self, words: WordCounts):
         names = [""] if words.group_by is None else sorted(words.groups)
-        self.words, self.notes = words, table_notes(words)
+        self.words, self.notes, self.left_out = words, table_notes(words), add_left_out(words.totals)
         self.parts = {name: words if words.group_by is None else words.of_group(name) for name in names}
         self.texts = {name: _text_of(part) for name, part in self.parts.items()}
 

@@ -176,6 +176,8 @@ class Measures:
         return sum_of_all if alpha == 1 else math.log2(sum_of_all) / (1 - alpha) + 0.0  # without -0.0
 
 
+#: What reading replaces or leaves out, of `totals.TOTALS`.
+LEFT_OUT = ("replaced_characters", "skipped_documents", "null_documents", "separator_bytes")
 COUNTS = tuple(one.name for one in fields(Measures) if one.name not in ("lengths", "frequencies"))
 
 
@@ -219,12 +221,14 @@ class Statistics:
         groups: by name, sorted; texts that are in no groups are in the group "".
         group_by: the column that tells the group; None: there are no groups.
         notes: what a reader should know of them, such as that words were cut in another way.
+        left_out: what reading the texts replaced or left out, by the names `LEFT_OUT`.
     """
 
     subject: Subject
     groups: Mapping[str, Measures]
     group_by: str | None = None
     notes: tuple[str, ...] = ()
+    left_out: Mapping[str, int] = field(default_factory=dict)
 
     @cached_property
     def total(self) -> Measures:
@@ -257,18 +261,21 @@ class Statistics:
             for name, measures in each.groups.items():
                 groups[name] = groups[name].merge(measures) if name in groups else measures
         notes = tuple(dict.fromkeys(note for each in (self, *others) for note in each.notes))
-        return Statistics(self.subject, dict(sorted(groups.items())), self.group_by, notes)
+        left_out = add_left_out(*(each.left_out for each in (self, *others)))
+        return Statistics(self.subject, dict(sorted(groups.items())), self.group_by, notes, left_out)
 
     def record(self) -> dict[str, Any]:
         """Return all but the frequencies, for JSON."""
         groups = {name: measures.record() for name, measures in self.groups.items()}
-        return {"subject": asdict(self.subject), "groups": groups, "group_by": self.group_by, "notes": list(self.notes)}
+        about = {"subject": asdict(self.subject), "group_by": self.group_by, "notes": list(self.notes)}
+        return {**about, "groups": groups, "left_out": add_left_out(self.left_out)}
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any], frequencies: Mapping[str, np.ndarray]) -> Statistics:
         """Return the statistics of what `record` gave, with the frequencies of each group."""
         groups = {name: Measures.from_record(one, frequencies.get(name)) for name, one in sorted(record["groups"].items())}
-        return cls(Subject(**record["subject"]), groups, record["group_by"], tuple(record["notes"]))
+        left_out = add_left_out(record["left_out"])
+        return cls(Subject(**record["subject"]), groups, record["group_by"], tuple(record["notes"]), left_out)
 
     # ---- ratios ----
 
@@ -318,6 +325,12 @@ class Statistics:
         """
         found = (self.cost(measures, unit) for measures in self.groups.values())
         return gini(cost for cost in found if cost is not None)
+
+
+def add_left_out(*several: Mapping[str, int]) -> dict[str, int]:
+    """Return the sums of what was left out by name, without zeros."""
+    sums = {name: sum(counts.get(name, 0) for counts in several) for name in LEFT_OUT}
+    return {name: number for name, number in sums.items() if number}
 
 
 def gini(costs: Iterable[float]) -> float | None:

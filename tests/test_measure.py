@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+from dataclasses import replace
 from pathlib import Path
 
 import apache_beam as beam
@@ -88,6 +89,7 @@ def test_rows_in_groups(vocabularies, expected, tmp_path, memory, flags):
     rows = [{"text": text, "lang": group, "n": i} for i, (text, group) in enumerate(ROWS)] + [{"text": None, "lang": "en"}]
     folder = str(tmp_path / "out")
     run(lambda p: p | beam.Create(rows) | beam.Reshuffle() | measure | WriteStatistics(folder, vocabularies), *flags)
+    expected = [replace(one, left_out={"null_documents": 1}) for one in expected]
     assert measured.load(folder) == expected
     measured.save(str(tmp_path / "again"), expected, vocabularies)
     names = sorted(path.name for path in (tmp_path / "again").iterdir())
@@ -101,7 +103,9 @@ def test_elements_are_small_and_mergeable(vocabularies, expected):
     measure = MeasureTokens(vocabularies[0], group_by="lang")
 
     def check(found):
-        assert sorted(name for one in found for name in one.groups) == ["", "de", "en", "zh"] and len(found) == 4
+        assert sorted(name for one in found for name in one.groups) == ["", "de", "en", "zh"]
+        (nothing,) = [one for one in found if not one.groups]  # of what is left out
+        assert len(found) == 5 and nothing.subject == expected[0].subject and nothing.left_out == {}
         assert found[0].merge(*found[1:]) == expected[0]
         assert all(len(pickle.dumps(one)) < 1500 for one in found)  # of ids that occur, not of all
 
@@ -210,7 +214,21 @@ def test_no_documents(vocabularies, tmp_path):
     measure = MeasureTokens(vocabularies, baselines=["byte"])
     run(lambda p: p | beam.Create([], reshuffle=False) | measure | WriteStatistics(str(tmp_path / "out"), vocabularies))
     loaded = measured.load(str(tmp_path / "out"))
-    assert [one.total.tokens for one in loaded] == [0, 0] and [one.groups for one in loaded] == [{}, {}]
+    assert [one.total.tokens for one in loaded] == [0, 0, 0] and [one.groups for one in loaded] == [{}, {}, {}]
+    assert [one.subject for one in loaded] == measure.subjects
+
+
+def test_what_is_left_out_travels_with_the_statistics(vocabularies, tmp_path, capsys):
+    (tmp_path / "a.jsonl").write_bytes(b'{"text": "low"}\n{"text": null}\n{"text": "a\xff"}\n{"no": 1}\n{"text": "low"\n')
+    vocabularies[0].save(str(tmp_path / "v"))
+    count = ["count", tmp_path / "a.jsonl", "--errors", "skip", "--pattern", "gpt2", "-o", tmp_path / "words"]
+    assert command(capsys, *count)[0] == 0
+    told = []
+    for given in ([tmp_path / "a.jsonl", "--errors", "skip"], ["--words", tmp_path / "words"]):
+        code, out, _ = command(capsys, "measure", *given, "-v", tmp_path / "v", "-o", tmp_path / f"out-{len(told)}")
+        assert code == 0 and "left out    skipped documents 3, null documents 1" in out, out
+        told.append(measured.load(str(tmp_path / f"out-{len(told)}"))[0].left_out)
+    assert told[0] == told[1] == {"skipped_documents": 3, "null_documents": 1}
 
 
 def test_special_tokens_in_a_pipeline(vocabularies):
@@ -219,7 +237,7 @@ def test_special_tokens_in_a_pipeline(vocabularies):
         measure = MeasureTokens(vocabularies[:1], special=special)
 
         def check(found, want=want):
-            assert [one.total for one in found] == [want.total]
+            assert found[0].merge(*found[1:]).total == want.total
 
         run(lambda p: assert_that(p | beam.Create(TEXTS) | measure, check))
 

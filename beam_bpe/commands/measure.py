@@ -135,6 +135,9 @@ def _measure(args: argparse.Namespace) -> None:
         _print_rows([(one.subject.name, one.total, one) for one in statistics], args)
     for note in dict.fromkeys(note for one in statistics for note in one.notes):
         say(args, note)
+    if statistics and statistics[0].left_out:
+        told = ", ".join(f"{name.replace('_', ' ')} {number:,}" for name, number in statistics[0].left_out.items())
+        print(f"{'left out':<11} {told}")
     if args.output:
         print(f"{'statistics':<11} {args.output}: {measured.STATISTICS_FILE}, frequencies of {len(vocabularies)}")
     if args.reference is not None:  # known only now, and no reason to lose what was measured

@@ -1,5 +1,6 @@
 """Measure vocabularies on a collection of documents; merge what workers found, and write it."""
 
+from dataclasses import replace
 from typing import Any, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple, Union
 
 import apache_beam as beam
@@ -12,7 +13,7 @@ from beam_bpe.documents import ERRORS, DocumentBatch
 from beam_bpe.grouping import Groups, group_name
 from beam_bpe.measuring import Meter
 from beam_bpe.reading import documents_of
-from beam_bpe.statistics import BASELINES, Measures, Statistics, Subject
+from beam_bpe.statistics import BASELINES, Measures, Statistics, Subject, add_left_out
 from beam_bpe.stores import refuse_credentials
 from beam_bpe.tokenizer import SPECIAL_POLICIES, Tokenizer
 from beam_bpe.transforms.read import READ_COUNTERS
@@ -34,7 +35,7 @@ class MeasureTokens(beam.PTransform):
     The input holds `DocumentBatch`es as ReadDocuments makes them, documents of type str or bytes, or rows (beam.Row,
     named tuples, data classes, dicts) with a column of those; rows without text are left out. The output holds
     `beam_bpe.statistics.Statistics` of one group each, one for each vocabulary (in the order given, then the
-    baselines) and group; WriteStatistics writes them, and `Statistics.merge` sums those of a vocabulary.
+    baselines) and group, and of none with what was left out; WriteStatistics writes them, and `Statistics.merge` sums those of a vocabulary.
 
     Args:
         vocabularies: what is measured: a Vocabulary, or the path of one in any format of `beam_bpe.formats`; or several.
@@ -95,12 +96,25 @@ class MeasureTokens(beam.PTransform):
             columns_of(documents.element_type, column)
         if self._group_by is not None and documents.element_type in (str, bytes):
             raise TypeError(f"MeasureTokens(group_by={self._group_by!r}) takes rows or DocumentBatch, not texts")
+        found = documents | "Measure" >> beam.ParDo(_MeasureFn(self)).with_output_types(Tuple[Tuple[int, str], Any])
+        if documents.windowing.is_default():  # every vocabulary is told of, also where there are no documents
+            numbers = documents.pipeline | "Subjects" >> beam.Create(range(len(self.subjects)), reshuffle=False)
+            nothing = numbers | "Nothing" >> beam.Map(_nothing_of).with_output_types(Tuple[Tuple[int, str], Any])
+            found = (found, nothing) | "Together" >> beam.Flatten()
         return (
-            documents
-            | "Measure" >> beam.ParDo(_MeasureFn(self)).with_output_types(Tuple[Tuple[int, str], Any])
+            found
             | "ByGroup" >> beam.GroupByKey()
             | "Sum" >> beam.ParDo(_SumFn(self.subjects, self._group_by)).with_output_types(Statistics)
         )
+
+
+def _nothing_of(number: int) -> Tuple[Tuple[int, str], Any]:
+    return _key_of_left_out(number), add_left_out()
+
+
+def _key_of_left_out(number: int) -> Tuple[int, str]:
+    """Return the key of what was left out of what a subject was measured on: a number that no subject has."""
+    return -1 - number, ""
 
 
 class _Bundle:
@@ -111,6 +125,7 @@ class _Bundle:
         self.waiting: List[Union[str, bytes]] = []  # single documents, to be measured together
         self.groups: List[str] = []
         self.waiting_bytes = 0
+        self.nulls = 0  # rows without text
 
 
 class _MeasureFn(beam.DoFn):
@@ -118,6 +133,7 @@ class _MeasureFn(beam.DoFn):
 
     def __init__(self, job: MeasureTokens):
         self._sources, self._baselines, self._special = job._sources, job._baselines, job._special
+        self._subjects = len(job.subjects)
         self._column, self._group_by, self._errors, self._memory = job._column, job._group_by, job._errors, job._memory
         self._shared = [Shared() for _ in self._sources]
         self._read = {name: Metrics.counter("beam_bpe", name) for name in READ_COUNTERS}
@@ -164,7 +180,7 @@ class _MeasureFn(beam.DoFn):
         elif self._group_by is not None:
             raise TypeError(f"a text has no column {self._group_by!r} to group by: MeasureTokens takes rows then")
         if text is None:
-            self._read["null_documents"].inc()
+            bundle.nulls += 1
             return
         if not isinstance(text, (str, bytes)):
             raise TypeError(
@@ -175,13 +191,14 @@ class _MeasureFn(beam.DoFn):
         bundle.waiting_bytes += len(text) + _DOCUMENT_BYTES
 
     def _measure_waiting(self, bundle: _Bundle) -> None:
-        if not bundle.waiting:
+        if not bundle.waiting and not bundle.nulls:
             return
         groups = None if self._group_by is None else Groups.of(self._group_by, bundle.groups)
         batch = documents_of(bundle.waiting, self._errors, groups)
+        batch = replace(batch, totals={**batch.totals, "null_documents": bundle.nulls})
         for name, counter in self._read.items():  # ReadDocuments counts its own
             counter.inc(batch.totals.get(name, 0))
-        bundle.waiting, bundle.groups, bundle.waiting_bytes = [], [], 0
+        bundle.waiting, bundle.groups, bundle.waiting_bytes, bundle.nulls = [], [], 0, 0
         self._add(bundle, batch)
 
     def _add(self, bundle: _Bundle, batch: DocumentBatch) -> None:
@@ -197,16 +214,22 @@ class _MeasureFn(beam.DoFn):
         for number, groups in enumerate(bundle.meter.take()):
             for name, measures in groups.items():
                 yield WindowedValue(((number, name), measures), window.max_timestamp(), [window])
+        left_out = bundle.meter.take_left_out()
+        for number in range(self._subjects) if left_out else ():
+            yield WindowedValue((_key_of_left_out(number), left_out), window.max_timestamp(), [window])
 
 
 class _SumFn(beam.DoFn):
-    """Sum the measures of a vocabulary and group."""
+    """Sum the measures of a vocabulary and group, or what was left out."""
 
     def __init__(self, subjects: Sequence[Subject], group_by: Optional[str]):
         self._subjects, self._group_by = list(subjects), group_by
 
-    def process(self, element: Tuple[Tuple[int, str], Iterable[Measures]]) -> Iterator[Statistics]:
+    def process(self, element: Tuple[Tuple[int, str], Iterable[Any]]) -> Iterator[Statistics]:
         (number, group), several = element
+        if number < 0:
+            yield Statistics(self._subjects[-1 - number], {}, self._group_by, left_out=add_left_out(*several))
+            return
         total: Optional[Measures] = None
         for one in several:
             total = one if total is None else total.merge(one)

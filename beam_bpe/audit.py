@@ -349,8 +349,8 @@ class _Look:
             lowest, other = first.setdefault(folded.key, (i, folded))
             if lowest != i:
                 differ = token_texts.differences(folded, other) or "mark"
-                shown = token_list.escaped(self.tokens[lowest])
-                yield self._of("near_duplicate", i, self.tokens[i], f"{differ}: of {lowest} '{shown}'")
+                told = f"{differ}: of {lowest} {token_list.shown(self.tokens[lowest])}"
+                yield self._of("near_duplicate", i, self.tokens[i], told)
 
     def _special_in_text(self) -> Iterator[_Finding]:
         if self.lookalikes is not None:

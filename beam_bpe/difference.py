@@ -17,6 +17,7 @@ from beam_bpe import artifacts, storage
 from beam_bpe.documents import DocumentBatch
 from beam_bpe.encoders import decoded_tokens
 from beam_bpe.provenance import frequencies, notes_on, summed
+from beam_bpe.spelling import spellings
 from beam_bpe.statistics import exact_sum
 from beam_bpe.tokenizer import Tokenizer
 from beam_bpe.vocabulary import Vocabulary
@@ -53,7 +54,8 @@ class Difference:
 
     Attributes:
         names, vocabularies: of a and b.
-        tokens: a row for each token of either (`TOKENS`), by their bytes: its ids and ranks (null where it is not; of bytes
+        tokens: a row for each token of either (`TOKENS`), by the bytes that it decodes to, the space before a word included, so
+            that vocabularies of all families can be compared: its ids and ranks (null where it is not; of bytes
             and other initial tokens there are no ranks); shift, rank in b less rank in a; its occurrences, if a table of words
             was compared.
         groups: tokens of the same text (`GROUPS`): all of it, whose group is null, then each group; what they cost.
@@ -85,6 +87,12 @@ class Difference:
         """
         other = {"a": "b", "b": "a"}[side]
         return self.tokens.filter(pc.is_null(self.tokens[f"id_{other}"])).sort_by(f"id_{side}")
+
+    def spelled(self, tokens: pa.Table) -> list[bytes]:
+        """Return rows of `tokens` as a spells them (`spelling.spellings`), or as b does what b has alone."""
+        a, b = map(spellings, self.vocabularies)
+        ids = zip(tokens["id_a"].to_pylist(), tokens["id_b"].to_pylist())
+        return [a[of_a] if of_a is not None else b[of_b] for of_a, of_b in ids]
 
     def summary(self) -> dict[str, Any]:
         """Return all but the tokens, for JSON."""
@@ -202,8 +210,10 @@ def ranks(vocabulary: Vocabulary) -> dict[int, int]:
 def _compared_tokens(a: Vocabulary, b: Vocabulary) -> pa.Table:
     found: dict[bytes, list[int | None]] = {}
     for place, vocabulary in ((0, a), (2, b)):
-        ranked = ranks(vocabulary)
-        for i, token in enumerate(decoded_tokens(vocabulary)[0]):
+        ranked, decoded = ranks(vocabulary), decoded_tokens(vocabulary)[0]
+        for added in vocabulary.added_tokens:  # as text, whatever decoding puts beside it
+            decoded[added.id] = added.text.encode()
+        for i, token in enumerate(decoded):
             row = found.setdefault(token, [None] * 4)
             if row[place] is None:
                 row[place : place + 2] = i, ranked.get(i)

@@ -100,6 +100,6 @@ def _hint(known: Iterable[bytes], there: list[bytes], token: bytes) -> str:
         more = len(holding) - len(there)
         if not there:
             return ", nor a part of one"
-        told = ", ".join(f"'{token_list.escaped(one)}'" for one in there)
+        told = ", ".join(token_list.shown(one) for one in there)
         return f"; it is a part of {told}{f' and {more:,} more' if more else ''}"
-    return "; there are " + " and ".join(f"'{token_list.escaped(one)}'" for one in there)
+    return "; there are " + " and ".join(token_list.shown(one) for one in there)

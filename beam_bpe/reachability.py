@@ -136,7 +136,7 @@ def _cut_by_text(vocabulary: Vocabulary, i: int, alone: bool) -> str | None:
 
 
 def _joined(parts: Sequence[bytes]) -> str:
-    told = " + ".join(f"'{token_list.escaped(part)}'" for part in parts[:_PARTS])
+    told = " + ".join(token_list.shown(part) for part in parts[:_PARTS])
     return told + (" + ..." if len(parts) > _PARTS else "")
 
 

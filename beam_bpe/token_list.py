@@ -24,11 +24,15 @@ def escaped(token: bytes) -> str:
     >>> print(escaped(b" caf\\xc3\\xa9"), escaped(b"\\xe2\\x96"), escaped(b"#\\n"), escaped(b"a\\\\b "))
      café \\xe2\\x96 \\x23\\n a\\\\b\\x20
     """
-    text = token.replace(b"\\", b"\\\\").decode("utf-8", "backslashreplace")
-    shown = text if text.isprintable() else "".join(c if c.isprintable() else _spelled(c) for c in text)
+    shown = _printable(token)
     spaces = len(shown) - len(shown.rstrip(" "))
     shown = shown[: len(shown) - spaces] + "\\x20" * spaces
     return "\\x23" + shown[1:] if shown.startswith("#") else shown
+
+
+def _printable(token: bytes) -> str:
+    text = token.replace(b"\\", b"\\\\").decode("utf-8", "backslashreplace")
+    return text if text.isprintable() else "".join(c if c.isprintable() else _spelled(c) for c in text)
 
 
 def _spelled(character: str) -> str:
@@ -39,13 +43,12 @@ def _spelled(character: str) -> str:
 
 
 def shown(token: bytes, width: int = 60) -> str:
-    """Return a token as a line of a list, in quotes, cut to a width.
+    """Return a token in quotes, cut to a width: with the escapes of a list, but for what only a whole line needs.
 
-    >>> print(shown(b"low"), shown(b" " * 300, 8))
-    'low' '\\x20\\x20… (300 characters)'
+    >>> print(shown(b"low"), shown(b"##est "), shown(b" \\n" * 300, 6))
+    'low' '##est ' ' \\n \\n… (600 characters)'
     """
-    cut = shortened(escaped(token), width, len(token.decode("utf-8", "replace")))
-    return f"'{cut}'"
+    return f"'{shortened(_printable(token), width, len(token.decode('utf-8', 'replace')))}'"
 
 
 def unescaped(line: str) -> bytes:

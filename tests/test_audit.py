@@ -191,6 +191,17 @@ def test_near_duplicates():
     }
 
 
+def test_marks_of_pieces_are_told_as_they_are(tmp_path, capsys):
+    words = WordCounts.from_mapping({"xlow": 5, "xLow": 4, "#tag": 3, "    ": 2}, pre_tokenizer="whitespace")
+    vocabulary = train(words, 40, algorithm="wordpiece")
+    details = audit(vocabulary, kinds=["near_duplicate"]).findings["detail"].to_pylist()
+    assert any("'##" in detail for detail in details) and "\\x23" not in "".join(details)
+    vocabulary.save(str(tmp_path / "v"))
+    assert cli.main(["audit", "--vocabulary", str(tmp_path / "v"), "--kind", "near_duplicate", "--most", "9"]) == 0
+    said = capsys.readouterr().out
+    assert "'##" in said and "\\x23" not in said
+
+
 def test_texts_like_special_tokens_in_words():
     words = WordCounts.from_mapping(
         {"<|endoftext|>": 3, "a</s></s>": 2, "low": 9, "[inst]x": 1, "</s>": 0}, pre_tokenizer="whitespace"

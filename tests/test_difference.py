@@ -243,6 +243,37 @@ def test_what_is_wrong_is_told(places, more, message, capsys):
     assert message in capsys.readouterr().err
 
 
+def test_tokens_are_told_as_their_vocabulary_spells_them(tmp_path, capsys):
+    words = WordCounts.from_mapping({"newest": 6, "widest": 3, "low": 5, "est": 1}, pre_tokenizer="whitespace")
+    pieces = train(words, 40, algorithm="wordpiece", special_tokens=["[UNK]"])
+    for name, one in (("a", train(words, 262)), ("b", pieces)):
+        one.save(str(tmp_path / name))
+    words.write(str(tmp_path / "words"))
+    found = compare(train(words, 262), pieces)
+    assert b"[UNK]" in found.only("b")["token"].to_pylist()  # no space stands before it
+    argv = ["diff", str(tmp_path / "a"), str(tmp_path / "b"), "--words", str(tmp_path / "words"), "--most", "99"]
+    assert cli.main([*argv, "--report", str(tmp_path / "out")]) == 0
+    (line,) = (line for line in capsys.readouterr().out.splitlines() if line.startswith("only in B"))
+    told = line.split("only in B")[1].split()
+    assert "'[UNK]'" in told and "'low'" in told and set(told) == {f"'{pieces.tokens[i].decode() or '[UNK]'}'" for i in found.only("b")["id_b"].to_pylist()}
+    report = json.loads((tmp_path / "out" / "report.json").read_text())
+    assert {one["token"] for one in report["b"]["tokens_alone"]} <= set(told)
+    (row,) = (row for row in report["words"] if row["word"] == "'low'")
+    assert row["pieces_b"] == ["'low'"] and "##" in json.dumps(report["words"])
+    assert cli.main(["diff", str(tmp_path / "b"), str(tmp_path / "a")]) == 0
+    assert "\\x23" not in capsys.readouterr().out
+
+
+def test_groups_that_differ_in_a_few_characters_stay_apart(tmp_path, places, capsys):
+    a, b, _, _ = places
+    names = [f"an-organisation/documentation.{middle}/articles/of/the/year" for middle in ("fr-fr", "de-de", "ko-kr")]
+    words = WordCounts.from_documents(["low", "lower", "newest"], pattern="whitespace", groups=names, group_by="lang")
+    words.write(str(tmp_path / "long"))
+    assert cli.main(["diff", a, b, "--words", str(tmp_path / "long"), "--allow-mismatch"]) == 0
+    told = [line.split("  ")[0] for line in capsys.readouterr().out.splitlines() if "…" in line]
+    assert len(told) == len(set(told)) == 3
+
+
 def test_a_terminal_without_unicode(places):
     a, b, words, corpus = places
     for more in (["--words", words], [corpus, "--group-by", "lang"]):

@@ -407,7 +407,7 @@ def test_curve(capsys, corpus, saved, vocabularies, tmp_path):
         "--d-model",
         "10",
     )
-    assert code == 0 and out.startswith("checked ") and "groups: 4" in out and out.count("knee") == 1, err
+    assert code == 0 and out.startswith("checked ") and "groups: 4" in out and out.count("knee") == 2, err
     table = pq.read_table(path)
     rows = table.filter(pa.compute.equal(table["size"], len(vocabularies[0]))).to_pylist()
     (statistics,) = measure_words(WordCounts.read(str(corpus / "words")), vocabularies[:1])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import io
 import json
 import math
@@ -14,16 +15,20 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import beam_bpe
 from beam_bpe import cli, merging, train
 from beam_bpe.audit import audit
 from beam_bpe.commands import learn
-from beam_bpe.report import figures, files, markdown, page
+from beam_bpe.commands import report as report_command
+from beam_bpe.report import figures, files, markdown, page, record
 from beam_bpe.report.blocks import Plot
+from beam_bpe.report.group_sections import BARS, ROWS
 from beam_bpe.report.record import CURVES, report_of
-from beam_bpe.report.sections import BARS, ROWS, page_of
+from beam_bpe.report.sections import page_of
 from beam_bpe.report.wording import label
 from beam_bpe.tokenizer import Tokenizer
 from beam_bpe.words import WordCounts
@@ -191,7 +196,7 @@ def test_the_page_is_built_for_all_readers(report):
         assert all(cell.get("scope") in ("col", "row") for cell in table.iter("th"))
         assert all(row[0].tag == "th" for row in table.iter("tr"))
     plots = [element for element in tree.iter("div") if element.get("class") == "plot"]
-    assert len(plots) == 6
+    assert len(plots) == 7
     for plot in plots:
         assert plot.get("role") == "img" and {plot.get("aria-labelledby"), plot.get("aria-describedby")} <= set(ids)
     assert len(list(tree.iter("details"))) == len(plots)
@@ -275,7 +280,7 @@ def test_the_findings_are_those_of_the_audit():
     told = report_of(vocabulary, words, name="x")["findings"]
     assert {one["kind"]: one["count"] for one in told} == found.counts and found.counts["email"] == 1
     (email,) = (one["examples"] for one in told if one["kind"] == "email")
-    assert email == [{"token": "'a@b.com'", "detail": found.of_kind("email")["detail"][0].as_py(), "count": 2}]
+    assert email == [{"token": "'a@b.com'", "characters": 7, "detail": found.of_kind("email")["detail"][0].as_py(), "count": 2}]
 
 
 # ---- hostile text --------------------------------------------------------------------------------
@@ -394,7 +399,7 @@ def test_report_of_a_folder_is_that_of_train(trained, tmp_path, run):
     code, said, err = run(
         "report", out, "--words", tmp_path / "words", "-o", tmp_path / "elsewhere", "--reference", "de", "--price", "2"
     )
-    assert code == 0 and "costs" in said
+    assert code == 0 and "a character of en costs 0." in said
     report = json.loads((tmp_path / "elsewhere" / "report.json").read_text())
     assert (
         report["measures"]["reference"] == "de"
@@ -407,8 +412,20 @@ def test_report_of_a_folder_is_that_of_train(trained, tmp_path, run):
 def test_without_words_nothing_is_measured(trained, run):
     out, _ = trained
     code, said, err = run("report", out)
-    assert code == 0 and "holds no table of words" in err and said.split() == ["report", str(out / "report.html")]
+    assert (code, said) == (1, "") and err.count("\n") == 1 and "--words TABLE" in err and "--overwrite" in err
+    assert json.loads((out / "report.json").read_text())["measures"] is not None  # the report that train measured
+    for where in (["--overwrite"], ["-o", out.parent / "elsewhere"]):
+        code, said, err = run("report", out, *where)
+        folder = where[1] if where[1:] else out
+        assert code == 0 and "holds no table of words" in err and said.split() == ["report", str(folder / "report.html")]
     assert json.loads((out / "report.json").read_text())["measures"] is None
+    assert run("report", out)[0] == 0  # nothing is lost
+
+
+def test_a_report_on_another_vocabulary_is_replaced(trained, tmp_path, words, run):
+    out, _ = trained
+    train(words, 262).save(str(out), overwrite=True)
+    assert run("report", out)[0] == 0 and json.loads((out / "report.json").read_text())["vocabulary"]["size"] == 262
 
 
 def test_no_report(tmp_path, words, run):
@@ -478,6 +495,70 @@ def test_a_report_that_cannot_be_written_fails_no_training(tmp_path, words, run)
     assert (tmp_path / "out" / "report.md").read_text() == "of mine"
 
 
+def test_a_reference_goes_with_groups(trained, tmp_path, words, run):
+    out, _ = trained
+    words.ungrouped().write(str(tmp_path / "sum"))
+    code, said, err = run("report", out, "--words", tmp_path / "sum", "--reference", "de")
+    assert (code, said) == (2, "") and "'de'" in err and "not counted by group" in err and err.count("\n") == 1
+    for option in ("--reference", "--words-pattern"):
+        code, said, err = run("report", out, option, "de")
+        assert (code, said) == (2, "") and f"{option} goes with words" in err and "--words TABLE" in err
+
+
+def test_counts_made_elsewhere_are_reported_on(trained, tmp_path, words, run):
+    out, _ = trained
+    table = words.ungrouped().to_dict()
+    pq.write_table(pa.table({"word": list(table), "count": list(table.values())}), tmp_path / "counts.parquet")
+    code, _, err = run("report", out, "--words", tmp_path / "counts.parquet", "--words-pattern", "gpt2")
+    assert (code, err) == (0, "")
+    total = json.loads((out / "report.json").read_text())["measures"]["total"]
+    assert total["tokens"] == sum(len(Tokenizer(train(words, 266)).encode(word)) * n for word, n in table.items())
+    assert "Documents" not in (out / "report.md").read_text()  # they are not known
+
+
+def test_a_place_where_nothing_can_be_written_is_refused_before_the_work(trained, tmp_path, run, monkeypatch):
+    out, _ = trained
+    (tmp_path / "file").write_text("of mine")
+    monkeypatch.setattr(report_command, "report_of", None)  # calling it fails
+    for place in (tmp_path / "file", tmp_path / "file" / "folder"):
+        code, said, err = run("report", out, "--words", tmp_path / "words", "-o", place)
+        assert (code, said) == (1, "") and err.count("\n") == 1 and "[Errno" not in err
+        assert f"{place} cannot hold a report" in err and "--output" in err
+    code, _, err = run("diff", out, out, "--report", tmp_path / "file")
+    assert code == 1 and "cannot hold a report" in err and "--report" in err and "[Errno" not in err
+
+
+def test_whoever_stops_reading_does_not_take_the_report_away(tmp_path, words, run, monkeypatch):
+    words.write(str(tmp_path / "words"))
+
+    class Closed(io.StringIO):
+        def write(self, text: str) -> int:
+            if text.startswith("measured"):
+                raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
+            return super().write(text)
+
+    monkeypatch.setattr(sys, "stdout", Closed())
+    assert cli.main(["train", "--words", str(tmp_path / "words"), "-o", str(tmp_path / "out"), "-n", "260"]) == 1
+    monkeypatch.undo()
+    assert {path.name for path in (tmp_path / "out").glob("report.*")} == {"report.html", "report.json", "report.md"}
+    assert run("report", tmp_path / "out", "--words", tmp_path / "words")[2] == ""
+
+
+def test_nothing_is_said_of_the_error_of_whoever_stops_reading(tmp_path, words, capsys, monkeypatch):
+    words.write(str(tmp_path / "words"))
+    monkeypatch.setattr(report_command, "summary", lambda report: (_ for _ in ()).throw(BrokenPipeError(errno.EPIPE, "Broken pipe")))
+    assert cli.main(["train", "--words", str(tmp_path / "words"), "-o", str(tmp_path / "out"), "-n", "260"]) == 1
+    assert capsys.readouterr().err == "" and (tmp_path / "out" / "report.html").exists()
+
+
+def test_train_says_why_nothing_is_measured(tmp_path, run, monkeypatch):
+    (tmp_path / "a.txt").write_text("low lower newest widest " * 30)
+    monkeypatch.setattr(record, "needs_texts", lambda vocabulary: "it finds tokens in whole texts; measure documents")
+    code, said, err = run("train", tmp_path / "a.txt", "-o", tmp_path / "out", "-n", 262)
+    assert code == 0 and "measured " not in said and "–" not in said
+    assert err == "beam-bpe: note: nothing is measured: it finds tokens in whole texts; measure documents\n"
+
+
 @pytest.mark.parametrize(
     "more, code, told",
     [
@@ -485,6 +566,7 @@ def test_a_report_that_cannot_be_written_fails_no_training(tmp_path, words, run)
         (["--layers", "0"], 2, "layers is 0"),
         (["--words", "nowhere"], 1, "nowhere"),
         (["--pattern", "gpt2"], 2, "--pattern does not go with"),
+        (["--words-pattern", "gpt2"], 2, "--words-pattern goes with tables made elsewhere"),
     ],
 )
 def test_what_is_wrong_is_said_in_one_line(more, code, told, trained, tmp_path, run):

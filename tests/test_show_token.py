@@ -203,6 +203,21 @@ def test_show_special_and_halves_and_other_families(places, said, tmp_path):
         assert "'newest'" in told and "100.0%" in told
 
 
+def test_the_space_that_decoding_brings_is_no_text_of_a_token(places, said, tmp_path):
+    _, words = places
+    pieces = train(WordCounts.read(words), 40, algorithm="wordpiece")
+    pieces.save(str(tmp_path / "pieces"))
+    first, behind = (next(i for i, token in enumerate(pieces.tokens) if token == one) for one in (b"low", b"##s"))
+    lines = said("show", f"id:{first}", "--vocabulary", str(tmp_path / "pieces")).splitlines()
+    assert lines[0] == f"token       'low', id {first}" and lines[1] == "bytes       3: 6c 6f 77"
+    assert lines[2] == "text        'low', 3 characters; decoding puts a space before it"
+    lines = said("show", "##s", "--vocabulary", str(tmp_path / "pieces")).splitlines()
+    assert lines[:3] == [f"token       '##s', id {behind}", "bytes       1: 73", "text        's', 1 character"]
+    train(WordCounts.read(words), num_merges=9, unit="character", end_of_word="</w>", attached=True).save(str(tmp_path / "codes"))
+    lines = said("show", "low</w>", "--vocabulary", str(tmp_path / "codes")).splitlines()
+    assert lines[1:3] == ["bytes       3: 6c 6f 77", "text        'low', 3 characters; decoding puts a space behind it"]
+
+
 def test_paths_are_shown_as_before(places, said, capsys):
     vocabulary, words = places
     assert "first merges" in said("show", vocabulary) and "most frequent words" in said("show", words)

@@ -22,6 +22,7 @@ from beam_bpe.documents import SMALL_RANGE, DocumentBatch, Reading, find_files, 
 from beam_bpe.reading import read_range
 from beam_bpe.report import files
 from beam_bpe.report.difference import KIND, difference_report
+from beam_bpe.report.wording import label, labels
 from beam_bpe.stores import redacted
 
 _HELP = (
@@ -130,11 +131,12 @@ def told(found: Difference, most: int) -> list[str]:
     lines.append(f"{'tokens':<11} {len(shared):,} shared, {len(only['a']):,} only in A, {len(only['b']):,} only in B")
     for side in "ab":
         if len(only[side]):
-            lines.append(f"{'only in ' + side.upper():<11} {_tokens(only[side], most)}")
+            lines.append(f"{'only in ' + side.upper():<11} {_tokens(found, only[side], most)}")
     shifts = np.abs(pc.drop_null(shared["shift"]).to_numpy())
     if len(shifts):
-        some = shared.slice(0, most).to_pylist()
-        largest = " ".join(f"{_token(row['token'])} {row['shift']:+,}" for row in some if row["shift"])
+        some = shared.slice(0, most)
+        moved = zip(found.spelled(some), some["shift"].to_pylist())
+        largest = " ".join(f"{_token(token)} {shift:+,}" for token, shift in moved if shift)
         lines.append(
             f"{'ranks':<11} {np.count_nonzero(shifts):,} of {len(shifts):,} shifted, by {int(np.median(shifts)):,} in the middle"
         )
@@ -150,9 +152,10 @@ def told(found: Difference, most: int) -> list[str]:
 
 def _group_lines(groups: pa.Table) -> list[str]:
     rows = [["tokens of", "A", "B", "difference", "", "price A", "price B", "difference"]]
+    names = labels((name for name in groups["group"].to_pylist() if name is not None), _WIDTH)
     for row in groups.to_pylist():
         share = f"{row['difference'] / row['tokens_a']:+.2%}" if row["tokens_a"] else "-"
-        cells = ["all text" if row["group"] is None else _short(row["group"] or "(none)")]
+        cells = ["all text" if row["group"] is None else names[row["group"]]]
         cells += [f"{row['tokens_a']:,}", f"{row['tokens_b']:,}", f"{row['difference']:+,}", share]
         if row["price_a"] is not None:
             cells += [f"{row['price_a']:,.4g}", f"{row['price_b']:,.4g}", f"{row['price_b'] - row['price_a']:+,.4g}"]
@@ -168,20 +171,15 @@ def _change_lines(table: pa.Table) -> list[str]:
             what, where = _token(row["word"]), f"{row['count']:,} x"
         else:
             place = "" if row["place"] is None else f" at {row['place']:,}"
-            what, where = f"'{_short(row['beginning'])}'", f"{row['source']}{place}"
+            what, where = f"'{label(row['beginning'], _WIDTH)}'", f"{row['source']}{place}"
         rows.append([f"{row['tokens_a']:,}", f"{row['tokens_b']:,}", f"{row['difference']:+,}", where, what])
     return console.aligned(rows, left=(4,) if "word" in table.column_names else (3, 4))
 
 
-def _tokens(table: pa.Table, most: int) -> str:
-    some = " ".join(map(_token, table["token"].slice(0, most).to_pylist()))
+def _tokens(found: Difference, table: pa.Table, most: int) -> str:
+    some = " ".join(map(_token, found.spelled(table.slice(0, most))))
     return some + (" ..." if len(table) > most else "")
 
 
 def _token(token: bytes) -> str:
-    return f"'{_short(token)}'"
-
-
-def _short(text: str | bytes) -> str:
-    shown = token_list.escaped(text.encode() if isinstance(text, str) else text)
-    return shown if len(shown) <= _WIDTH else f"{shown[: _WIDTH - 3]}..."
+    return token_list.shown(token, _WIDTH)

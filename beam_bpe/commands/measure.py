@@ -17,6 +17,7 @@ from beam_bpe.distribution import EXACT
 from beam_bpe.encoders import METHODS
 from beam_bpe.measuring import measure_words
 from beam_bpe.pretokenize import PATTERNS
+from beam_bpe.report.wording import KNEE
 from beam_bpe.statistics import BASELINES, UNITS, Measures, Statistics
 from beam_bpe.tokenizer import SPECIAL_POLICIES
 from beam_bpe.vocabulary import Vocabulary
@@ -28,7 +29,7 @@ _MEASURE_HELP = (
 )
 _CURVE_HELP = (
     "Compute how many tokens a corpus has at each size of a vocabulary, by group, from its table of words: exactly, and "
-    "without learning again. Writes a Parquet table with what each size costs."
+    f"without learning again. Writes a Parquet table with what each size costs. The knee is {KNEE}."
 )
 _GROUPS_SHOWN = 40
 
@@ -345,3 +346,4 @@ def _print_curve(path: str, curve: Curve, costs: CostModel) -> None:
         mark = "  knee" if size == knee else ""
         embeddings = int(costs.embedding_parameters(curve.sizes[[size - first]])[0])
         print(f"{size:>11,} {tokens:>17,} {ratio:>12} {embeddings:>14,}{mark}")
+    print(f"{'knee':<11} {knee:,}: {KNEE}")

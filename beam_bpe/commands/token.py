@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import os
 
+import numpy as np
+
 from beam_bpe import console, token_list
 from beam_bpe.commands.given_words import mismatch_as_option, read_words
 from beam_bpe.commands.vocabularies import load
@@ -12,6 +14,7 @@ from beam_bpe.curve import first_merges
 from beam_bpe.encoders import decoded_tokens
 from beam_bpe.lineage import Lineage, find_token
 from beam_bpe.provenance import Source, frequencies, notes_on, sources
+from beam_bpe.spelling import own_texts, spellings
 from beam_bpe.tokenizer import Tokenizer
 from beam_bpe.vocabulary import Vocabulary
 from beam_bpe.words import WordCounts
@@ -33,16 +36,15 @@ def show_token(args: argparse.Namespace) -> None:
 
 def _told(vocabulary: Vocabulary, i: int, most: int) -> list[str]:
     """Return lines about a token in its vocabulary."""
-    data = decoded_tokens(vocabulary)[0][i]
+    data, spaces = own_texts(vocabulary)[i], decoded_tokens(vocabulary)[1]
     added = {token.id: token for token in vocabulary.added_tokens}
-    spelled = added[i].text.encode() if i in added else vocabulary.tokens[i]
     lines = [
-        f"{'token':<11} {_quoted(spelled)}, id {i}",
+        f"{'token':<11} {_quoted(spellings(vocabulary)[i])}, id {i}",
         f"{'bytes':<11} {len(data)}: {console.shortened(data.hex(' '), 95)}",
     ]
     try:
         text = data.decode()
-        lines.append(f"{'text':<11} {_quoted(data)}, {len(text):,} character{'s' * (len(text) != 1)}")
+        lines.append(f"{'text':<11} {_quoted(data)}, {len(text):,} character{'s' * (len(text) != 1)}{_brought(spaces, i)}")
     except UnicodeDecodeError:
         lines.append(f"{'text':<11} none: it begins or ends within a character")
     if i in added:
@@ -63,6 +65,11 @@ def _told(vocabulary: Vocabulary, i: int, most: int) -> list[str]:
         rank = "" if branch.merge is None else f"  rank {branch.merge.rank:,}"
         lines.append(f"{'' if number else 'made of':<11} {'  ' * branch.depth}{_quoted(branch.token)}{rank}")
     return lines + _parts(lineage, i, most)
+
+
+def _brought(spaces: np.ndarray | None, i: int) -> str:
+    """Return what decoding adds to a token."""
+    return "" if spaces is None else ("", "; decoding puts a space before it", "; decoding puts a space behind it")[spaces[i]]
 
 
 def _parts(lineage: Lineage, i: int, most: int) -> list[str]:
@@ -95,7 +102,7 @@ def _origin(args: argparse.Namespace, vocabulary: Vocabulary, i: int) -> list[st
         rows = []
         there = sorted((-count, name) for name, count in counts.items() if count)
         for count, name in there[: args.most]:
-            rows.append([f"  {-count:,}", f"{-count / total:.1%}", f"'{token_list.escaped(name.encode())}'"])
+            rows.append([f"  {-count:,}", f"{-count / total:.1%}", _quoted(name.encode())])
         lines += [f"by {table.group_by}", *console.aligned(rows, left=(2,))]
         lines += [f"  {len(there) - args.most:,} more groups"] * (len(there) > args.most)
     found = sources(table, Tokenizer(then or vocabulary), [i], args.most)[i]

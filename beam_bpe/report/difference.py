@@ -10,8 +10,8 @@ import pyarrow.compute as pc
 
 from beam_bpe import __version__
 from beam_bpe.difference import Difference
-from beam_bpe.encoders import decoded_tokens
-from beam_bpe.report.record import points
+from beam_bpe.report.record import points, token_record
+from beam_bpe.spelling import spellings
 from beam_bpe.statistics import ratio
 from beam_bpe.stores import redacted
 from beam_bpe.texts import readable
@@ -41,11 +41,11 @@ def difference_report(found: Difference, *, command: str | None = None) -> dict[
         "kind": KIND,
         "version": __version__,
         "command": command,
-        **{side: _vocabulary(name, vocabulary, only[side], total, side) for side, name, vocabulary in sides},
+        **{side: _vocabulary(found, name, vocabulary, only[side], total, side) for side, name, vocabulary in sides},
         "shared": len(shared),
         "ranks": _ranks(ranked),
         "shifts": _shifts(ranked["shift"].to_numpy()),
-        "moved": [_token(row) for row in ranked.slice(0, SHOWN).to_pylist() if row["shift"]],
+        "moved": [one for one in _tokens(found, ranked) if one["shift"]],
         "compared_on": "documents" if found.documents is not None else "words" if found.words is not None else None,
         "total": total,
         "groups": [one for one in told if one["name"] is not None],
@@ -56,7 +56,7 @@ def difference_report(found: Difference, *, command: str | None = None) -> dict[
 
 
 def _vocabulary(
-    name: str, vocabulary: Vocabulary, alone: pa.Table, total: Mapping[str, Any] | None, side: str
+    found: Difference, name: str, vocabulary: Vocabulary, alone: pa.Table, total: Mapping[str, Any] | None, side: str
 ) -> dict[str, Any]:
     """Return what a vocabulary is, and the tokens that it has alone: how many, their share of the text, and some."""
     counts = alone[f"count_{side}"]
@@ -73,12 +73,14 @@ def _vocabulary(
         "size": len(vocabulary),
         "alone": len(alone),
         "alone_share": None if total is None else ratio(occurrences, total[f"tokens_{side}"]),
-        "tokens_alone": [_token(row) for row in alone.slice(0, SHOWN).to_pylist()],
+        "tokens_alone": _tokens(found, alone),
     }
 
 
-def _token(row: Mapping[str, Any]) -> dict[str, Any]:
-    return {**row, "token": readable(row["token"])}
+def _tokens(found: Difference, tokens: pa.Table) -> list[dict[str, Any]]:
+    """Return the first of some tokens, as their vocabulary spells them."""
+    first = tokens.slice(0, SHOWN)
+    return [{**row, **token_record(spelled)} for row, spelled in zip(first.to_pylist(), found.spelled(first))]
 
 
 # ---- ranks ---------------------------------------------------------------------------------------
@@ -133,15 +135,19 @@ def _words(found: Difference) -> list[dict[str, Any]]:
     rows = _first(found.words)
     words = [row["word"] for row in rows]
     pieces = [_pieces(vocabulary, words) for vocabulary in found.vocabularies]
-    return [{**row, "word": readable(row["word"]), "pieces_a": a, "pieces_b": b} for row, a, b in zip(rows, *pieces)]
+    told = []
+    for row, a, b in zip(rows, *pieces):
+        word = token_record(row["word"])
+        told.append({**row, "word": word["token"], "characters": word["characters"], "pieces_a": a, "pieces_b": b})
+    return told
 
 
 def _pieces(vocabulary: Vocabulary, words: Sequence[bytes]) -> list[list[str]]:
     """Return the first tokens of each word, as they can be shown."""
     ends = np.cumsum([0, *map(len, words)], dtype=np.int64)
     found = Tokenizer(vocabulary).encode_words(b"".join(words), np.repeat(ends, 2)[1:-1])
-    spelt, _ = decoded_tokens(vocabulary)
-    return [[readable(spelt[i]) for i in ids[:PIECES].tolist()] for ids in found.split()]
+    spelled = spellings(vocabulary)
+    return [[readable(spelled[i]) for i in ids[:PIECES].tolist()] for ids in found.split()]
 
 
 def _document(row: Mapping[str, Any]) -> dict[str, Any]:

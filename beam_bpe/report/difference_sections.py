@@ -7,9 +7,8 @@ from typing import Any, Sequence
 
 from beam_bpe.report.blocks import Block, Cell, Code, Facts, Page, Plot, Section, Series, Table, Text
 from beam_bpe.report.difference import PIECES
-from beam_bpe.report.wording import NOT_KNOWN, change, label, money, number, percent, sentence
+from beam_bpe.report.wording import NOT_KNOWN, change, label, labels, money, number, percent, sentence, token
 from beam_bpe.statistics import ratio
-from beam_bpe.texts import shortened
 
 ROWS = 500  # groups of a table
 BARS = 30  # groups of a plot
@@ -18,8 +17,8 @@ _ALL = "all text"
 
 def difference_page(report: dict[str, Any]) -> Page:
     """Return the page of what `difference.difference_report` told."""
-    names = [label(report[side]["name"], 60) for side in "ab"]
-    subject = f"A: {names[0]}; B: {names[1]}"
+    names = labels((report[side]["name"] for side in "ab"), 80)
+    subject = "; ".join(f"{side.upper()}: {names[report[side]['name']]}" for side in "ab")
     made = [_overview(report), _text(report), _changes(report), _tokens(report), _ranks(report), _making(report)]
     text = "" if report["total"] is None else ", and what each makes of the same text"
     summary = f"Tokens that both have, or one alone{text}"
@@ -58,11 +57,12 @@ def _text(report: dict[str, Any]) -> Section | None:
         return None
     priced = total["price_a"] is not None
     ordered = sorted(groups, key=lambda one: (-one["tokens_a"], one["name"]))
+    names = _names(ordered[:ROWS])
     columns = ["Group", "Tokens of A", "Tokens of B", "Difference", "In per cent"]
     columns += ["Price of A", "Price of B", "Difference of price"] if priced else []
     rows: list[list[Cell]] = []
     for one in [total, *ordered[:ROWS]]:
-        cells: list[Cell] = [_ALL if one["name"] is None else Code(label(one["name"]))]
+        cells: list[Cell] = [_ALL if one["name"] is None else Code(names[one["name"]])]
         cells += [number(one["tokens_a"]), number(one["tokens_b"]), f"{one['difference']:+,}", change(one["share"])]
         cells += [money(one["price_a"]), money(one["price_b"]), money(one["price_difference"], True)] if priced else []
         rows.append(cells)
@@ -88,18 +88,23 @@ def _costs_differ(one: dict[str, Any]) -> bool:
 
 def _change_plot(name: str, title: str, shown: Sequence[dict[str, Any]], key: str, what: str, few: str) -> Plot:
     known = sorted((one for one in shown if one[key] is not None), key=lambda one: (-one[key], one["name"] or ""))
-    labels = [_ALL if one["name"] is None else label(one["name"], 24) for one in known]
+    names = _names(known)
+    shown_as = [_ALL if one["name"] is None else names[one["name"]] for one in known]
     values = [100 * one[key] for one in known]
     cells: list[list[Cell]] = [
-        [text if one["name"] is None else Code(text), change(one[key])] for one, text in zip(known, labels)
+        [text if one["name"] is None else Code(text), change(one[key])] for one, text in zip(known, shown_as)
     ]
     axis = f"{what} of B less those of A, in per cent" if what == "tokens" else f"{what} for B less that for A, in per cent"
     told = f"How {'many' if what == 'tokens' else 'much'} more {what} B takes than A for the same text{few}; below 0 it takes less."
     if known:
-        told += f" Most for {labels[0]}, {change(known[0][key])}; least for {labels[-1]}, {change(known[-1][key])}."
+        told += f" Most for {shown_as[0]}, {change(known[0][key])}; least for {shown_as[-1]}, {change(known[-1][key])}."
     table = Table(title, ["Group", f"Difference of {what}"], cells, [False, True])
     series = [Series(title, list(range(len(values))), values)]
-    return Plot(name, title, "rows", told, series, table, x_label=axis, labels=labels, base=0.0)
+    return Plot(name, title, "rows", told, series, table, x_label=axis, labels=shown_as, base=0.0)
+
+
+def _names(groups: Sequence[dict[str, Any]]) -> dict[str, str]:
+    return labels(one["name"] for one in groups if one["name"] is not None)
 
 
 def _changes(report: dict[str, Any]) -> Section | None:
@@ -110,15 +115,16 @@ def _changes(report: dict[str, Any]) -> Section | None:
         title, columns = "Words that change most", ["Word", "Occurrences", *counts, "Cut by A", "Cut by B"]
         numeric = [False, True, True, True, True, False, False]
         for row in words:
-            told: list[Cell] = [Code(shortened(row["word"], 40)), number(row["count"]), *_counts(row)]
+            word = token({"token": row["word"], "characters": row["characters"]})
+            told: list[Cell] = [word, number(row["count"]), *_counts(row)]
             rows.append([*told, *(Code(_joined(row, side)) for side in "ab")])
     elif documents is not None:
         title, columns = "Documents that change most", ["Beginning", "Bytes", *counts, "Group", "Source", "Place"]
         numeric = [False, True, True, True, True, False, False, True]
         for row in documents:
-            told = [Code(shortened(row["beginning"], 60)), number(row["bytes"]), *_counts(row)]
+            told = [Code(row["beginning"]), number(row["bytes"]), *_counts(row)]
             told += [NOT_KNOWN if row["group"] is None else Code(label(row["group"]))]
-            rows.append([*told, Code(label(row["source"], 80)), number(row["place"])])
+            rows.append([*told, Code(label(row["source"])), number(row["place"])])
     else:
         return None
     if not rows:
@@ -151,7 +157,7 @@ def _tokens(report: dict[str, Any]) -> Section:
             for one in listed:
                 cells = [number(one[f"id_{side}"]), number(one[f"rank_{side}"])]
                 cells += [number(one[f"count_{side}"])] if counted else []
-                rows.append([Code(shortened(one["token"], 40)), *cells])
+                rows.append([token(one), *cells])
             more = f"{number(alone - len(listed))} more." if alone > len(listed) else ""
             caption = f"Tokens only in {side.upper()}, {'the most frequent' if counted else 'the first by id'}"
             blocks.append(Table(caption, columns, rows, [False] + [True] * (len(columns) - 1), more))
@@ -191,7 +197,7 @@ def _ranks(report: dict[str, Any]) -> Section | None:
         x_label="ranks", y_label="share of the shared tokens", share_y=True, labels=places,
     )  # fmt: skip
     listed: list[list[Cell]] = [
-        [Code(shortened(one["token"], 40)), number(one["rank_a"]), number(one["rank_b"]), f"{one['shift']:+,}"]
+        [token(one), number(one["rank_a"]), number(one["rank_b"]), f"{one['shift']:+,}"]
         for one in report["moved"]
     ]
     largest = Table("Largest shifts", ["Token", "Rank in A", "Rank in B", "Shift"], listed, [False, True, True, True])

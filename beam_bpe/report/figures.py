@@ -9,10 +9,11 @@ import xml.etree.ElementTree as ET
 from typing import Any, Sequence
 
 from beam_bpe.report.blocks import Plot, Series
-from beam_bpe.report.wording import amount
+from beam_bpe.report.wording import amount, labels
 
 WIDTH, HEIGHT = 6.4, 3.5  # inches of 72 units
 ROW, EDGES = 0.235, 0.75  # of a plot of rows: each row; above and below
+NAME, ROW_NAME = 16, 24  # characters of a label, of a line and of a row
 LABELS = 0.052  # of the height, from the label of a line to the next at least
 
 # Colours that matplotlib knows them by, and those of the page: text, lines of the axes and grid, then those of the series.
@@ -79,6 +80,8 @@ def _axes(plot: Plot, axes: Any) -> None:
     axes.minorticks_off()
     if plot.log_x:
         axes.xaxis.set_major_formatter(lambda value, _: amount(value))
+    elif plot.kind == "lines":
+        axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.6g}")
     if plot.share_y:
         axes.yaxis.set_major_formatter(lambda value, _: f"{100 * value:.6g} %")
     elif plot.log_y:
@@ -131,6 +134,7 @@ def _label_lines(plot: Plot, axes: Any) -> None:
     axes.figure.canvas.draw()  # the limits are known
     to_axes = axes.transData + axes.transAxes.inverted()
     ends = sorted((float(to_axes.transform((line.x[-1], line.y[-1]))[1]), i) for i, line in enumerate(plot.series))
+    names = labels((line.name for line in plot.series), NAME)
     heights: list[float] = []
     for end, _ in ends:
         heights.append(max(end, heights[-1] + LABELS) if heights else end)
@@ -143,7 +147,7 @@ def _label_lines(plot: Plot, axes: Any) -> None:
         line = plot.series[i]
         arrow = {"arrowstyle": "-", "color": GRID, "linewidth": 0.8, "shrinkA": 1, "shrinkB": 0}
         axes.annotate(
-            _cut(line.name),
+            names[line.name],
             (1.0, end),
             xycoords="axes fraction",
             xytext=(1.035, height),
@@ -155,10 +159,6 @@ def _label_lines(plot: Plot, axes: Any) -> None:
             fontweight="bold" if line.heavy else "normal",
             arrowprops=arrow,
         )
-
-
-def _cut(name: str, width: int = 14) -> str:
-    return name if len(name) <= width else name[: width - 1] + "…"
 
 
 def _bars(plot: Plot, axes: Any) -> None:
@@ -186,7 +186,8 @@ def _rows(plot: Plot, axes: Any) -> None:
     axes.grid(axis="y", visible=False)
     axes.spines["left"].set_visible(False)
     axes.axvline(plot.base, color=SOFT, linewidth=1)
-    axes.set_yticks(places, [_cut(name, 24) for name in plot.labels])
+    names = labels(plot.labels, ROW_NAME)
+    axes.set_yticks(places, [names[name] for name in plot.labels])
     axes.tick_params(axis="y", labelcolor=INK)
     axes.margins(x=0.14, y=0.02)
     for place, value in zip(places, series.y):

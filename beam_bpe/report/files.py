@@ -41,10 +41,19 @@ def claim(folder: str, overwrite: bool, kind: str = record.KIND, option: str = "
 
     Args:
         option: that names the folder.
+
+    Raises:
+        OSError: nothing can be written there, whatever stands in it.
     """
+    helps = f"choose another folder ({option})"
+    try:
+        storage.list_names(folder)  # NotADirectoryError
+        storage.check_writable(folder)
+    except OSError as error:
+        raise OSError(f"{folder} cannot hold a report ({error.strerror or error}): {helps}") from None
     if overwrite:
         return
-    helps = f"choose another folder ({option}) or overwrite it (--overwrite)"
+    helps += " or overwrite it (--overwrite)"
     try:
         ours = read(folder, kind) is not None
     except FormatError as error:

@@ -14,8 +14,8 @@ from beam_bpe import __version__
 from beam_bpe.audit import MEANINGS, Audit, audit
 from beam_bpe.costs import CostModel
 from beam_bpe.curve import Curve, size_curve
-from beam_bpe.encoders import decoded_tokens
 from beam_bpe.measuring import measure_words, needs_texts
+from beam_bpe.spelling import own_texts, spellings
 from beam_bpe.statistics import ALPHA, Measures, Statistics, exact_sum
 from beam_bpe.texts import readable
 from beam_bpe.vocabulary import Vocabulary
@@ -54,7 +54,7 @@ def report_of(
             there is no such group as `reference`.
         OverflowError: a number exceeds 2**63 - 1.
     """
-    spelt, _ = decoded_tokens(vocabulary)
+    tokens = _Tokens(vocabulary)
     statistics, unmeasured = None, "no text was given"
     if words is not None and (reason := needs_texts(vocabulary)):
         words, unmeasured = None, reason
@@ -66,15 +66,15 @@ def report_of(
         "version": __version__,
         "name": name,
         "command": command,
-        "vocabulary": _vocabulary(vocabulary, sum(map(bool, spelt))),
+        "vocabulary": _vocabulary(vocabulary, sum(map(bool, tokens.spelled))),
         "text": None if words is None else _text(words),
         "unmeasured": unmeasured if statistics is None else None,
         "measures": None if statistics is None else _measures(statistics, reference),
         "curve": None if statistics is None else _curve(statistics, vocabulary, costs),
-        "lengths": _lengths(vocabulary, spelt, frequencies),
+        "lengths": _lengths(tokens, frequencies),
         "merges": _merges(vocabulary),
         "coverage": None if frequencies is None else _coverage(frequencies),
-        "tokens": _tokens(vocabulary, spelt, frequencies),
+        "tokens": _listed(tokens, frequencies),
         "findings": _findings(audit(vocabulary, words, examples=0, allow_mismatch=True, statistics=statistics)),
     }
 
@@ -158,6 +158,14 @@ def by_size(groups: Mapping[str, Any]) -> list[str]:
     return sorted(groups, key=lambda name: (-size(name), name))
 
 
+def compared_by(measures: Mapping[str, Any]) -> str | None:
+    """Return the unit by which groups are compared, characters or else bytes; None where the costs of two are not known."""
+    for unit, ratio in (("character", "compression_ratio"), ("byte", "bytes_per_token")):
+        if sum(bool(one[ratio]) for one in measures["groups"].values()) > 1:
+            return unit
+    return None
+
+
 # ---- curves --------------------------------------------------------------------------------------
 
 
@@ -211,7 +219,7 @@ def _curve_points(curve: Curve, shown: Sequence[str]) -> dict[str, Any]:
 def _costs(curve: Curve, costs: CostModel) -> dict[str, Any]:
     """Return what the sizes of a table cost, one row each; None where the characters are not known."""
     first, last = int(curve.sizes[0]), int(curve.sizes[-1])
-    sizes = sorted({*(size for size in ROUND_SIZES if first <= size <= last), first, last})
+    sizes = sorted({*(size for size in ROUND_SIZES if first <= size <= last), first, curve.knees()[None], last})
     tokens = [int(curve.total[size - first]) for size in sizes]
     characters = curve.total_characters
     rows = []
@@ -259,30 +267,57 @@ def _coverage(frequencies: np.ndarray) -> dict[str, Any]:
 # ---- tokens --------------------------------------------------------------------------------------
 
 
-def _lengths(vocabulary: Vocabulary, spelt: Sequence[bytes], frequencies: np.ndarray | None) -> dict[str, Any]:
-    """Return how many tokens have each length in bytes, and how often they occur; special tokens are left out."""
-    sizes = np.array(list(map(len, spelt)), np.int64)
-    sizes[list(vocabulary.special_ids.values())] = 0
-    buckets = np.minimum(sizes, LONGEST)
-    tokens = np.bincount(buckets, minlength=LONGEST + 1).tolist()
+class _Tokens:
+    """The tokens of a vocabulary as they are told: spelled, and as long as their own text is."""
+
+    def __init__(self, vocabulary: Vocabulary):
+        self.spelled, texts = spellings(vocabulary), own_texts(vocabulary)
+        self.bytes = np.array(list(map(len, texts)), np.int64)
+        self.learned = np.array(list(map(bool, self.spelled)), bool)  # what has a length: neither holes nor what was added
+        self.learned[[token.id for token in vocabulary.added_tokens]] = False
+        if vocabulary.unk_id is not None:
+            self.learned[vocabulary.unk_id] = False
+        self.marked = texts != self.spelled
+
+
+def _lengths(tokens: _Tokens, frequencies: np.ndarray | None) -> dict[str, Any]:
+    """Return how many tokens have each length in bytes, and how often they occur: added and unknown ones are left out.
+
+    Lengths begin at 0 where a token is but the space that decoding brings.
+    """
+    buckets = np.minimum(tokens.bytes[tokens.learned], LONGEST)
+    first = 1 if buckets.all() else 0
     occurrences = None
     if frequencies is not None:
-        occurrences = [exact_sum(frequencies[buckets == size]) for size in range(1, LONGEST + 1)]
-    return {"bytes": list(range(1, LONGEST + 1)), "tokens": tokens[1:], "occurrences": occurrences}
+        learned = frequencies[tokens.learned]
+        occurrences = [exact_sum(learned[buckets == size]) for size in range(first, LONGEST + 1)]
+    counts = np.bincount(buckets, minlength=LONGEST + 1).tolist()
+    return {"bytes": list(range(first, LONGEST + 1)), "tokens": counts[first:], "occurrences": occurrences}
 
 
-def _tokens(vocabulary: Vocabulary, spelt: Sequence[bytes], frequencies: np.ndarray | None) -> dict[str, Any]:
-    """Return the most frequent tokens and the longest, equal ones by id."""
+def _listed(tokens: _Tokens, frequencies: np.ndarray | None) -> dict[str, Any]:
+    """Return the most frequent tokens and the longest, equal ones by id, and whether some are spelled with marks."""
 
     def told(i: int) -> dict[str, Any]:
         count = None if frequencies is None else int(frequencies[i])
-        return {"id": i, "token": readable(spelt[i]), "bytes": len(spelt[i]), "count": count}
+        return {"id": i, **token_record(tokens.spelled[i]), "bytes": int(tokens.bytes[i]), "count": count}
 
-    sizes = np.array(list(map(len, spelt)), np.int64)
-    sizes[list(vocabulary.special_ids.values())] = 0
-    found = {"frequent": np.zeros(len(spelt), np.int64) if frequencies is None else frequencies, "longest": sizes}
+    found = {
+        "frequent": np.zeros(len(tokens.bytes), np.int64) if frequencies is None else frequencies,
+        "longest": np.where(tokens.learned, tokens.bytes, 0),
+    }
     orders = {name: np.argsort(-values, kind="stable")[:SHOWN] for name, values in found.items()}
-    return {name: [told(i) for i in order.tolist() if found[name][i]] for name, order in orders.items()}
+    lists = {name: [told(i) for i in order.tolist() if found[name][i]] for name, order in orders.items()}
+    return {**lists, "marked": tokens.marked}
+
+
+def token_record(token: bytes) -> dict[str, Any]:
+    """Return a token as it can be shown, and how many characters it has (each byte that is no text is one).
+
+    >>> token_record(b"low\\n"), token_record(b"\\xe2\\x96")["characters"]
+    ({'token': "'low\\\\n'", 'characters': 4}, 1)
+    """
+    return {"token": readable(token), "characters": len(token.decode("utf-8", "replace"))}
 
 
 def _findings(found: Audit) -> list[dict[str, Any]]:
@@ -290,6 +325,6 @@ def _findings(found: Audit) -> list[dict[str, Any]]:
     kinds = []
     for kind, count in found.counts.items():
         rows = found.of_kind(kind).slice(0, FINDINGS).to_pylist()
-        examples = [{"token": readable(row["token"]), "detail": row["detail"], "count": row["count"]} for row in rows]
+        examples = [{**token_record(row["token"]), "detail": row["detail"], "count": row["count"]} for row in rows]
         kinds.append({"kind": kind, "title": MEANINGS[kind], "count": count, "examples": examples})
     return kinds

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any, Iterable, Sequence
+from typing import Any
 
 from beam_bpe.report.blocks import Block, Cell, Code, Facts, Page, Plot, Section, Series, Table, Text
-from beam_bpe.report.record import LONGEST, by_size
-from beam_bpe.report.wording import STOPPED, amount, label, number, percent, sentence
+from beam_bpe.report.group_sections import group_section
+from beam_bpe.report.record import LONGEST
+from beam_bpe.report.size_sections import size_section, spread
+from beam_bpe.report.wording import NOT_KNOWN, STOPPED, known, label, number, percent, sentence, token
 from beam_bpe.statistics import ratio
-from beam_bpe.texts import shortened
 
-ROWS = 500  # groups of a table
-BARS = 30  # groups of a plot of rows
-TABLE_SIZES = 14  # of the table beside the curve
+_MARKS = (
+    "Tokens are spelled with their marks; bytes are those of their text, without marks and the space that decoding puts in "
+    "their place."
+)
 
 
 def page_of(report: dict[str, Any]) -> Page:
@@ -20,8 +22,8 @@ def page_of(report: dict[str, Any]) -> Page:
     vocabulary = report["vocabulary"]
     made = [
         _overview(report),
-        _sizes(report),
-        _groups(report),
+        size_section(report),
+        group_section(report),
         _tokens(report),
         _frequencies(report),
         _audit(report),
@@ -42,7 +44,7 @@ def _overview(report: dict[str, Any]) -> Section:
         told = f"Nothing is measured: {report['unmeasured']}. What follows is what the vocabulary itself tells."
         blocks.append(Text(told, True))
     else:
-        total = measures["total"]
+        total, units = measures["total"], ("bytes", "characters")
         efficiency = f"entropy of order {measures['alpha']:g} over that of tokens that are all used alike"
         figures: list[tuple[str, Cell, str]] = [
             ("Characters per token", number(total["compression_ratio"]), "compression ratio: more is shorter"),
@@ -56,9 +58,9 @@ def _overview(report: dict[str, Any]) -> Section:
             ),
             ("Rényi efficiency", number(total["renyi_efficiency"], 3), efficiency),
         ]
-        blocks += [Facts(figures, large=True), *(Text(sentence(note), True) for note in measures["notes"])]
+        blocks += [Facts(_known(figures), large=True), *(Text(sentence(note), True) for note in measures["notes"])]
         counts: list[tuple[str, Cell, str]] = [
-            ("Text", f"{number(total['bytes'])} bytes, {number(total['characters'])} characters", ""),
+            ("Text", ", ".join(f"{number(total[unit])} {unit}" for unit in units if total[unit] is not None), ""),
             ("Documents", number(total["documents"]), ""),
             ("Words", f"{number(total['words'])}, {number(report['text']['distinct_words'])} of them distinct", ""),
             ("Tokens", number(total["tokens"]), ""),
@@ -67,183 +69,12 @@ def _overview(report: dict[str, Any]) -> Section:
             ("Unknown tokens", percent(total["unknown_rate"]), ""),
             ("Entropy of the tokens", f"{number(total['entropy'])} bits", ""),
         ]
-        blocks.append(Facts(counts))
+        blocks.append(Facts(_known(counts)))
     return Section("overview", "At a glance", blocks)
 
 
-def _sizes(report: dict[str, Any]) -> Section | None:
-    curve = report["curve"]
-    if curve is None:
-        return None
-    if curve["absent"]:
-        return Section("sizes", "Size of the vocabulary", [Text(f"There is no curve of sizes: {curve['absent']}.")])
-    sizes, characters, knee = curve["sizes"], curve["characters"], curve["knee"]
-    if not curve["tokens"] or not curve["tokens"][-1]:
-        return Section("sizes", "Size of the vocabulary", [Text("There is no curve of sizes: the text has no tokens.")])
-    known = bool(characters)
-    lines = [{"name": None, "tokens": curve["tokens"], "characters": characters}, *curve["groups"]]
-
-    def values(line: dict[str, Any]) -> list[float]:
-        if known:
-            return [line["characters"] / tokens for tokens in line["tokens"]]
-        return [tokens / line["tokens"][0] for tokens in line["tokens"]]
-
-    drawn = [line for line in lines if line["tokens"][-1] and (line["characters"] or not known)]
-    series = [Series(_line_name(line), sizes, values(line), line["name"] is None) for line in drawn]
-    what = "characters per token" if known else "tokens, of those without merges"
-    rows = []
-    for i in _spread(sizes, [*(size for size in sizes if size % 1000 == 0), knee], TABLE_SIZES):
-        rows.append([number(sizes[i]), *(number(line.y[i]) if known else percent(line.y[i]) for line in series)])
-    head = ["Size", *(line.name for line in series)]
-    table = Table(f"{sentence(what)[:-1]} at sizes of the vocabulary", head, rows, [True] * len(head))
-    whole = ratio(curve["tokens"][0], curve["tokens"][-1])
-    told = (
-        f"Each smaller vocabulary is in this one. From {number(sizes[0])} to {number(sizes[-1])} tokens the text gets "
-        f"{number(whole)} times shorter; behind the knee, at {number(knee)}, further merges save less than those before."
-    )
-    plot = Plot(
-        "size-curve",
-        f"{sentence(what)[:-1]} by size of the vocabulary",
-        "lines",
-        told,
-        series,
-        table,
-        x_label="tokens of the vocabulary",
-        y_label=what,
-        log_x=True,
-        share_y=not known,
-        mark=(knee, f"knee {number(knee)}"),
-    )
-    return Section("sizes", "Size of the vocabulary", [plot, _cost_table(curve["costs"])])
-
-
-def _line_name(line: dict[str, Any]) -> str:
-    return "all text" if line["name"] is None else label(line["name"])
-
-
-def _spread(values: Sequence[int], wanted: Iterable[int], most: int) -> list[int]:
-    """Return the places of the first value, the last and those wanted, at most so many, evenly chosen."""
-    places = sorted({0, len(values) - 1, *(values.index(one) for one in wanted)})
-    if len(places) <= most:
-        return places
-    return sorted({places[round(i * (len(places) - 1) / (most - 1))] for i in range(most)})
-
-
-def _cost_table(costs: dict[str, Any]) -> Table:
-    model, priced = costs["model"], costs["model"]["price"] is not None
-    columns = ["Size", "Tokens", "Characters per token", "Embedding parameters", "Key-value cache, bytes", "Attention, FLOP"]
-    columns += ["Characters in the context", *(["Price of a million characters"] if priced else [])]
-    rows = []
-    for row in costs["rows"]:
-        cells = [
-            number(row["size"]),
-            number(row["tokens"]),
-            number(row.get("compression_ratio")),
-            amount(row["embedding_parameters"]),
-        ]
-        cells += [amount(row.get(name)) for name in ("kv_cache_bytes", "attention_flops", "context_characters")]
-        rows.append([*cells, *([number(row.get("price_per_million_characters"), 3)] if priced else [])])
-    width = model["d_model"] if model["kv_width"] is None else model["kv_width"]
-    note = (
-        f"Of a transformer of {model['layers']} layers and width {number(model['d_model'])}, embeddings "
-        f"{'tied' if model['tied'] else 'not tied'}, keys and values of width {number(width)} in "
-        f"{model['bytes_per_value']} bytes; cache and attention of a text of {number(model['text_characters'])} "
-        f"characters; a context of {number(model['context_tokens'])} tokens."
-    )
-    return Table("What a size costs and saves", columns, rows, [True] * len(columns), note)
-
-
-def _groups(report: dict[str, Any]) -> Section | None:
-    measures = report["measures"]
-    if measures is None or measures["group_by"] is None:
-        return None
-    by, groups, reference, gini = label(measures["group_by"]), measures["groups"], measures["reference"], measures["gini"]
-    title = f"Groups by {by}"
-    if not groups:
-        return Section("groups", title, [Text("There is no group that has text.")])
-    names = by_size(groups)
-    unit = "character" if measures["total"]["characters"] else "byte"
-    columns = [
-        "Group",
-        "Documents",
-        "Characters",
-        "Tokens",
-        "Characters per token",
-        "Bytes per token",
-        "Fertility",
-        "Words whole",
-    ]
-    columns += ["Premium per character", "Premium per byte"]
-    rows: list[list[Cell]] = []
-    for name in names[:ROWS]:
-        one = groups[name]
-        cells = [
-            number(one["documents"]),
-            number(one["characters"]),
-            number(one["tokens"]),
-            number(one["compression_ratio"]),
-        ]
-        cells += [number(one["bytes_per_token"]), number(one["fertility"]), percent(one["kept_share"])]
-        rows.append([Code(label(name)), *cells, number(one["premium_character"]), number(one["premium_byte"])])
-    left = (
-        f" {number(len(names) - ROWS)} groups of less text are left out here; the JSON has them."
-        if len(names) > ROWS
-        else ""
-    )
-    meaning = f"A premium is the tokens of a unit of text over those of {label(reference)}.{left}"
-    table = Table(f"Measures of each group, by {by}", columns, rows, [False] + [True] * (len(columns) - 1), meaning)
-    told = (
-        f"{number(len(groups))} groups; a Gini coefficient of {number(gini['character'], 3)} in the tokens per character, of "
-        f"{number(gini['byte'], 3)} in those per byte (0: all groups cost the same)."
-    )
-    few = f", the {BARS} groups of most text" if len(names) > BARS else ""
-    shown = names[:BARS]
-    dearest = max(shown, key=lambda name: groups[name][f"premium_{unit}"] or 0.0)
-    premium = groups[dearest][f"premium_{unit}"]
-    base = label(reference)
-    words = f"Tokens of a {unit} over those of {base}{few}: {label(dearest)} costs most, {number(premium)} times as much."
-    most = max(shown, key=lambda name: groups[name]["fertility"] or 0.0)
-    split = f"Tokens per word{few}: words of {label(most)} are cut most, into {number(groups[most]['fertility'])} tokens."
-    plots = [
-        _rows_plot(
-            "premium",
-            f"Parity premium per {unit}",
-            words,
-            groups,
-            shown,
-            f"premium_{unit}",
-            f"tokens per {unit}, as a factor",
-            1.0,
-        ),
-        _rows_plot("fertility", "Fertility", split, groups, shown, "fertility", "tokens per word", 0.0),
-    ]
-    return Section("groups", title, [Text(told), *plots, table, _group_tokens(by, groups, names[:ROWS])])
-
-
-def _group_tokens(by: str, groups: dict[str, Any], names: Sequence[str]) -> Table:
-    """Return the table of how each group uses the vocabulary."""
-    columns = ["Group", "Tokens used", "Vocabulary used", "Entropy, bits", "Rényi efficiency"]
-    columns += ["Tokens of one character", "Tokens of one byte", "Unknown tokens"]
-    rows: list[list[Cell]] = []
-    for name in names:
-        one = groups[name]
-        cells = [number(one["used"]), percent(one["used_share"]), number(one["entropy"]), number(one["renyi_efficiency"], 3)]
-        cells += [percent(one[key]) for key in ("single_character_share", "single_byte_share", "unknown_rate")]
-        rows.append([Code(label(name)), *cells])
-    return Table(f"Tokens of each group, by {by}", columns, rows, [False] + [True] * (len(columns) - 1))
-
-
-def _rows_plot(
-    name: str, title: str, description: str, groups: dict[str, Any], shown: Sequence[str], key: str, axis: str, base: float
-) -> Plot:
-    ordered = sorted((one for one in shown if groups[one][key] is not None), key=lambda one: (-groups[one][key], one))
-    values = [groups[one][key] for one in ordered]
-    labels = [label(one, 24) for one in ordered]
-    table = Table(
-        title, ["Group", axis[:1].upper() + axis[1:]], [[Code(a), number(b)] for a, b in zip(labels, values)], [False, True]
-    )
-    series = [Series(title, list(range(len(values))), values)]
-    return Plot(name, title, "rows", description, series, table, x_label=axis, labels=labels, base=base)
+def _known(facts: list[tuple[str, Cell, str]]) -> list[tuple[str, Cell, str]]:
+    return [fact for fact in facts if fact[1] not in ("", NOT_KNOWN)]
 
 
 def _tokens(report: dict[str, Any]) -> Section:
@@ -257,15 +88,17 @@ def _tokens(report: dict[str, Any]) -> Section:
         ["Bytes", "Tokens", "Share"],
         [[place, number(count), percent(ratio(count, total))] for place, count in zip(places, own)],
     )
-    told = f"How many bytes the {number(total)} tokens have"
+    told, note = f"How many bytes the {number(total)} tokens have", ""
     if lengths["occurrences"] is not None:
         used = lengths["occurrences"][:last]
-        everything = sum(lengths["occurrences"])
+        everything = report["measures"]["total"]["tokens"]
         series.append(Series("of the text", sizes, [count / everything if everything else 0.0 for count in used]))
         columns += ["Occurrences", "Share of occurrences"]
         rows = [[*row, number(count), percent(ratio(count, everything))] for row, count in zip(rows, used)]
         told += ", and the tokens as they occur in the text"
-    table = Table("Tokens by their length", columns, rows, [True] * len(columns))
+        if left := everything - sum(used):
+            note = f"The rest, {percent(ratio(left, everything))} of the occurrences, is of the unknown token."
+    table = Table("Tokens by their length", columns, rows, [True] * len(columns), note)
     plot = Plot(
         "lengths",
         "Length of the tokens",
@@ -278,19 +111,16 @@ def _tokens(report: dict[str, Any]) -> Section:
         share_y=True,
         labels=places,
     )
-    return Section("tokens", "Tokens", [plot, *_token_tables(tokens)])
+    marks: list[Block] = [Text(_MARKS)] if tokens["marked"] else []
+    return Section("tokens", "Tokens", [*marks, plot, *_token_tables(tokens)])
 
 
 def _token_tables(tokens: dict[str, Any]) -> list[Table]:
     tables = []
     for name, caption in (("frequent", "Most frequent tokens"), ("longest", "Longest tokens")):
-        listed = tokens[name]
-        if listed:
-            rows = [
-                [Code(shortened(one["token"], 40)), str(one["id"]), number(one["bytes"]), number(one["count"])]
-                for one in listed
-            ]
-            tables.append(Table(caption, ["Token", "Id", "Bytes", "Occurrences"], rows, [False, True, True, True]))
+        rows = [[token(one), str(one["id"]), number(one["bytes"]), number(one["count"])] for one in tokens[name]]
+        if rows:
+            tables.append(known(Table(caption, ["Token", "Id", "Bytes", "Occurrences"], rows, [False, True, True, True])))
     return tables
 
 
@@ -317,7 +147,7 @@ def _frequencies(report: dict[str, Any]) -> Section | None:
     if merges is not None:
         ranks, counts = merges["ranks"], merges["counts"]
         chosen = (
-            _spread(ranks, [], len(ranks))
+            spread(ranks, [], len(ranks))
             if len(ranks) <= 12
             else sorted({round(i * (len(ranks) - 1) / 11) for i in range(12)})
         )
@@ -340,15 +170,14 @@ def _audit(report: dict[str, Any]) -> Section:
     blocks: list[Block] = [Text(told), Table("Findings", ["Kind", "Meaning", "Tokens"], rows, [False, False, True])]
     for finding in findings:
         examples: list[list[Cell]] = [
-            [Code(shortened(one["token"], 40)), label(one["detail"], 60), number(one["count"])]
+            [token(one), label(one["detail"]), number(one["count"])]
             for one in finding["examples"]
         ]
         if examples:
             more = finding["count"] - len(examples)
             note = f"{number(more)} more." if more else ""
-            blocks.append(
-                Table(_kind(finding), ["Token", "What is the matter", "Occurrences"], examples, [False, False, True], note)
-            )
+            columns = ["Token", "What is the matter", "Occurrences"]
+            blocks.append(known(Table(_kind(finding), columns, examples, [False, False, True], note)))
     return Section("audit", "Audit", blocks)
 
 
@@ -371,7 +200,7 @@ def _making(report: dict[str, Any]) -> Section:
         ("Ended because", STOPPED.get(vocabulary["stop_reason"], label(vocabulary["stop_reason"])), ""),
         ("Words are cut by", Code(label(cut["name"])), ""),
         ("Normalizer", Code(label(vocabulary["normalizer"])) if vocabulary["normalizer"] else "none", ""),
-        ("Special tokens", Code(" ".join(label(token, 60) for token in vocabulary["special_tokens"][:50]) or "none"), ""),
+        ("Special tokens", Code(" ".join(label(text, 60) for text in vocabulary["special_tokens"][:50]) or "none"), ""),
         ("Command", Code(label(command, 2000)) if command else "not recorded; the parameters below made it", ""),
         ("Pattern", Code(label(str(cut.get("pattern", "")), 2000)), ""),
         ("Made with", f"beam_bpe {report['version']}", ""),

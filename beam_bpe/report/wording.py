@@ -1,10 +1,21 @@
-"""How a report writes numbers, shares and names."""
+"""How a report writes numbers, shares, names and tokens."""
 
 from __future__ import annotations
 
-from beam_bpe.texts import readable
+import sys
+from dataclasses import replace
+from typing import Any, Iterable, Mapping, Sequence
+
+from beam_bpe.report.blocks import Code, Table
+from beam_bpe.texts import readable, shortened
 
 NOT_KNOWN = "–"
+WHOLE = 200  # characters of a name that are told where there is room
+#: What the knee of a curve of sizes is (`curve.knee`).
+KNEE = (
+    "where the tokens lie farthest below the straight line from the first size to the last, on linear axes; it moves with "
+    "the last"
+)
 
 #: Why learning ended, by `Vocabulary.stop_reason`.
 STOPPED = {
@@ -75,14 +86,69 @@ def amount(value: float | None) -> str:
     return f"{value:.3g}"
 
 
-def label(name: str, width: int = 32) -> str:
-    """Return a name as it can be shown: what is not printable as escapes, long ones cut, and "(none)" for no name.
+def label(name: str, width: int = WHOLE) -> str:
+    """Return a name as it can be shown: what is not printable as escapes, long ones cut in the middle, and "(none)" for no name.
 
-    >>> label("en"), label(""), label("a\\x00b"), label("x" * 40, 4)
-    ('en', '(none)', 'a\\\\x00b', 'xxx…')
+    >>> label("en"), label(""), label("a\\x00b"), label("docs/en-us/a", 6)
+    ('en', '(none)', 'a\\\\x00b', 'doc…/a')
     """
-    shown = readable(name.encode("utf-8", "surrogatepass"))[1:-1]
-    return (shown if len(shown) <= width else shown[: width - 1] + "…") or "(none)"
+    shown = readable(name.encode("utf-8", "surrogatepass"))[1:-1] or "(none)"
+    behind = (width - 1) // 2
+    return shown if len(shown) <= width else f"{shown[: width - 1 - behind]}…{shown[len(shown) - behind :]}"
+
+
+def labels(names: Iterable[str], width: int = WHOLE) -> dict[str, str]:
+    """Return the labels of different names, all of them different: where the middle is what differs, the end or a number tells.
+
+    >>> list(labels(["docs/en/a.md", "docs/de/a.md", "docs/fr/de/a.md", "docs"], 8).values())
+    ['docs….md', '…de/a.md', 'do…d (2)', 'docs']
+    """
+    found: dict[str, str] = {}
+    taken: set[str] = set()
+    for name in dict.fromkeys(names):
+        whole, number = label(name, sys.maxsize), 1
+        shown = label(name, width)
+        if shown in taken and shown != whole:
+            shown = "…" + whole[len(whole) - width + 1 :]
+        while shown in taken:
+            number += 1
+            suffix = f" ({number})"
+            shown = label(name, max(2, width - len(suffix))) + suffix
+        taken.add(shown)
+        found[name] = shown
+    return found
+
+
+def gini(unit: str, value: float) -> str:
+    """Return a Gini coefficient over groups, with the cost that it is of, as `measure` tells it.
+
+    >>> gini("character", 0.12345)
+    'Gini coefficient of tokens per character: 0.1235'
+    """
+    return f"Gini coefficient of tokens per {unit}: {value:.4f}"
+
+
+def token(record: Mapping[str, Any], width: int = 40) -> Code:
+    """Return a token that `record.token_record` told, in quotes, cut to a width; how long it is stands behind it.
+
+    >>> token({"token": "'lower'", "characters": 5}), token({"token": "'lower'", "characters": 5}, 3)
+    ("'lower'", "'low… (5 characters)'")
+    """
+    return Code(f"'{shortened(record['token'][1:-1], width, record['characters'])}'")
+
+
+def known(table: Table) -> Table:
+    """Return a table without the columns in which nothing is known.
+
+    >>> known(Table("", ["Group", "Bytes"], [["en", "–"], ["de", "–"]], [False, True])).columns
+    ['Group']
+    """
+    kept = [i for i in range(len(table.columns)) if not table.rows or any(row[i] != NOT_KNOWN for row in table.rows)]
+
+    def chosen(cells: Sequence[Any]) -> list[Any]:
+        return [cells[i] for i in kept]
+
+    return replace(table, columns=chosen(table.columns), rows=list(map(chosen, table.rows)), numeric=chosen(table.numeric))
 
 
 def sentence(text: str) -> str:

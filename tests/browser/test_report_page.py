@@ -27,7 +27,7 @@ pytest.importorskip("jinja2")
 if isinstance(chromium.browser(), str):
     pytest.skip(f"there is no browser: {chromium.browser()}", allow_module_level=True)
 
-GROUPS = ("en", "de", "zh", "<script>alert(1)</script>", "ar", "a name that is longer than all others")
+GROUPS = ("en", "de", "zh", "<script>alert(1)</script>", "ar", "a-name/that-is.longer/than-that.of/all-the-others-and-in/one-piece")
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +37,7 @@ def words() -> WordCounts:
         "en": "the lowest of the newest towers lower than the widest <img src=x onerror=alert(1)> ",
         "de": "die größte der neuesten Straßen ist größer als die tiefste ]]> </style> ",
         "zh": "機器學習模型的訓練資料 ",
-        "ar": "نص عربي للتجربة ",
+        "ar": f"نص عربي للتجربة {' ' * 99}",  # a long token
     }
     documents = [texts.get(name, "<script>console.error('ran')</script> ") * 40 for name in GROUPS]
     return WordCounts.from_documents(documents, pattern="o200k", groups=list(GROUPS), group_by="language")
@@ -85,17 +85,24 @@ def test_plots_are_seen_and_nothing_is_wider_than_the_window(tab, path, width):
         "[...document.querySelectorAll('.plot svg')].map(svg => {const b = svg.getBoundingClientRect(), g = svg.getBBox(); "
         "return [b.left, b.right, b.width, b.height, g.width, g.height]})"
     )
-    assert len(boxes) == 6
+    assert len(boxes) == 7
     for left, right, seen, high, drawn, tall in boxes:
         assert 0 <= left and right <= width and seen > 0.7 * min(width, 400) and high > 60 and drawn > 300 and tall > 100
     names = tab.run("[...document.querySelectorAll('#size-curve svg text')].map(text => text.textContent)")
-    assert {"en", "zh", "all text", "<script>alert…"} <= set(names)
+    assert {"en", "zh", "all text", "<script>…script>"} <= set(names)
     inside = tab.run(
         "[...document.querySelectorAll('.plot')].every(plot => {const p = plot.closest('figure').getBoundingClientRect(); "
         "return [...plot.querySelectorAll('text')].every(text => {const t = text.getBoundingClientRect(); "
         "return t.left >= p.left && t.right <= p.right && t.width > 0})})"
     )
     assert inside
+    overflowing = (
+        "[...document.querySelectorAll('.listing')].filter(one => {const s = one.querySelector('.scroll'); "
+        "return s.scrollWidth > s.clientWidth}).map(one => [one.className, one.querySelector('caption').textContent])"
+    )
+    wide = tab.run(overflowing)  # where the window is narrow, tables of many columns scroll within themselves
+    assert wide == [] if width == 1200 else all("narrow" not in name for name, _ in wide)
+    assert "one-piece" in tab.run("document.querySelector('#groups tbody').textContent")
 
 
 def test_light_and_dark_are_two_pictures(tab, path, tmp_path):

@@ -138,7 +138,7 @@ def told(found: Difference, most: int) -> list[str]:
         moved = zip(found.spelled(some), some["shift"].to_pylist())
         largest = " ".join(f"{_token(token)} {shift:+,}" for token, shift in moved if shift)
         lines.append(
-            f"{'ranks':<11} {np.count_nonzero(shifts):,} of {len(shifts):,} shifted, by {int(np.median(shifts)):,} in the middle"
+            f"{'ranks':<11} {np.count_nonzero(shifts):,} of {len(shifts):,} shifted, the median by {int(np.median(shifts)):,}"
         )
         if largest:
             lines.append(f"{'most':<11} {largest}")

@@ -79,8 +79,7 @@ def _show(args: argparse.Namespace) -> None:
         if some:
             print(f"{title} merges (rank, count, left + right)")
         for merge in some:
-            left, right = console.readable(merge.left), console.readable(merge.right)
-            print(f"  {merge.rank:>7}  {merge.count:>14,}  {console.shortened(left)} + {console.shortened(right)}")
+            print(f"  {merge.rank:>7}  {merge.count:>14,}  {token_list.shown(merge.left)} + {token_list.shown(merge.right)}")
     if vocabulary.model.algorithm == "unigram":
         _print_likeliest(vocabulary, args.most)
 
@@ -92,7 +91,7 @@ def _print_likeliest(vocabulary: Vocabulary, most: int) -> None:
     pieces = [(-scores[i], token) for token, i in vocabulary.ids.items() if scores[i]]
     print(f"{most} likeliest pieces (score)")
     for score, token in sorted(pieces)[:most]:
-        print(f"  {-score:>9.4f}  {console.shortened(console.readable(token))}")
+        print(f"  {-score:>9.4f}  {token_list.shown(token)}")
 
 
 def _is_encoded(path: str) -> bool:
@@ -172,7 +171,7 @@ def _cell(value: Any) -> str:
 def _print_most_common(args: argparse.Namespace, table: WordCounts) -> None:
     print(f"{args.most} most frequent words")
     for word, count in table.most_common(args.most):
-        print(f"  {count:>14,}  {console.shortened(console.readable(word))}")
+        print(f"  {count:>14,}  {token_list.shown(word)}")
 
 
 def print_words(folder: str, manifest: dict[str, Any]) -> None:
@@ -183,7 +182,7 @@ def print_words(folder: str, manifest: dict[str, Any]) -> None:
     print_totals(totals)
     if groups := manifest.get("groups"):
         largest = sorted(groups, key=lambda group: (-groups[group]["words"], group))
-        told = ", ".join(f"{console.shortened(console.readable(group.encode()), 40)} {groups[group]['words']:,}" for group in largest[:8])
+        told = ", ".join(f"{token_list.shown(group.encode(), 40)} {groups[group]['words']:,}" for group in largest[:8])
         print(f"{'groups':<11} {len(groups):,} by {manifest['parameters']['group_by']}: {told}{', …' * (len(groups) > 8)} words")
 
 
@@ -218,4 +217,4 @@ def print_vocabulary(folder: str, vocabulary: Vocabulary) -> None:
     told = f"{len(vocabulary):,} tokens, fingerprint {vocabulary.fingerprint[:16]}{'; ' * bool(stopped)}{stopped}"
     print(f"{'vocabulary':<11} {tokens}: {told}")
     _print_rules(vocabulary)
-    print(f"{'longest':<11} " + " ".join(console.shortened(console.readable(token), 40) for token in longest))
+    print(f"{'longest':<11} " + " ".join(token_list.shown(token, 40) for token in longest))

@@ -15,9 +15,9 @@ import numpy as np
 from beam_bpe import _statistics, _words, artifacts
 from beam_bpe.documents import DocumentBatch
 from beam_bpe.distribution import Distribution, buckets_of
-from beam_bpe.encoders import decoded_tokens
 from beam_bpe.normalize import normalize_documents, spec
 from beam_bpe.special import SpecialTokens
+from beam_bpe.spelling import own_texts
 from beam_bpe.statistics import BASELINES, Measures, Statistics, Subject, add_left_out, exact_sum
 from beam_bpe.tokenizer import SPECIAL_POLICIES, Tokenizer
 from beam_bpe.vocabulary import Vocabulary
@@ -44,14 +44,12 @@ class _Shapes:
     """Which ids of a vocabulary stand for one character or one byte, and which is the unknown one."""
 
     def __init__(self, vocabulary: Vocabulary):
-        tokens, spaces = decoded_tokens(vocabulary)
+        tokens = own_texts(vocabulary)
         for added in vocabulary.added_tokens:
             tokens[added.id] = b""
-        brought = np.zeros(len(tokens), np.int64) if spaces is None else (spaces > 0).astype(np.int64)
-        lengths = np.array([len(token) for token in tokens], np.int64) - brought
-        characters = np.array([_characters(token) for token in tokens], np.int64) - brought
         self.unknown = vocabulary.unk_id
-        self.single_byte, self.single_character = lengths == 1, characters == 1
+        self.single_byte = np.array([len(token) == 1 for token in tokens])
+        self.single_character = np.array([_characters(token) == 1 for token in tokens])
         if self.unknown is not None:
             self.single_byte[self.unknown] = self.single_character[self.unknown] = False
 

@@ -11,13 +11,13 @@ import traceback
 from typing import Sequence
 
 from beam_bpe import __version__, console
-from beam_bpe.commands import audit, convert, count, diff, encode, learn, measure, report, show, tokens
+from beam_bpe.commands import audit, convert, count, diff, encode, measure, report, show, tokens, train
 from beam_bpe.commands.arguments import add_storage
 from beam_bpe.commands.usage import Parser, UsageError, as_options, checked
 from beam_bpe.stores import parse_options, redacted, storage_options
 
 USAGE, FAILED, INTERRUPTED = 2, 1, 130
-COMMANDS = (count, learn, report, show, encode, tokens, measure, audit, diff, convert)
+COMMANDS = (count, train, report, show, encode, tokens, measure, audit, diff, convert)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -28,34 +28,34 @@ _TRAIN_HELP = (
 
 def add(added: Any) -> dict[str, Parser]:
     """Add the parser of the command and return it by name."""
-    learn: Parser = added.add_parser(
+    parser: Parser = added.add_parser(
         "train", help="learn a vocabulary from a corpus or from counts", allow_abbrev=False, description=_TRAIN_HELP
     )
-    learn.add_argument("inputs", nargs="*", metavar="INPUT", help="a file, glob, folder or URL")
-    learn.add_argument(
+    parser.add_argument("inputs", nargs="*", metavar="INPUT", help="a file, glob, folder or URL")
+    parser.add_argument(
         "--words",
         nargs="+",
         metavar="TABLE",
         help="learn from counts instead: folders of words, or .parquet, .csv, .tsv files made elsewhere",
     )
-    learn.add_argument("--word-column", default="word", help="of a table made elsewhere (word)")
-    learn.add_argument("--count-column", default="count", help="of a table made elsewhere (count)")
-    learn.add_argument("-o", "--output", required=True, metavar="FOLDER", help="where the vocabulary goes")
-    learn.add_argument(
+    parser.add_argument("--word-column", default="word", help="of a table made elsewhere (word)")
+    parser.add_argument("--count-column", default="count", help="of a table made elsewhere (count)")
+    parser.add_argument("-o", "--output", required=True, metavar="FOLDER", help="where the vocabulary goes")
+    parser.add_argument(
         "--train-on",
         choices=("submitter", "worker"),
         default="submitter",
         help="learn in this process, or as the last step of the pipeline (submitter)",
     )
-    learn.add_argument(
+    parser.add_argument(
         "--no-report", action="store_true", help="do not measure the vocabulary on its words, nor write report.html, .md and .json"
     )
-    add_learning(learn)
-    add_reading(learn)
-    add_counting(learn)
-    add_running(learn)
-    learn.set_defaults(run=_train)
-    return {"train": learn}
+    add_learning(parser)
+    add_reading(parser)
+    add_counting(parser)
+    add_running(parser)
+    parser.set_defaults(run=_train)
+    return {"train": parser}
 
 
 def _train(args: argparse.Namespace) -> None:

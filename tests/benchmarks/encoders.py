@@ -112,12 +112,18 @@ def beam_bpe(files: Files, source: str = "") -> Encoder:
         ends = np.cumsum([0, *map(len, encoded)], dtype=np.int64)
         return b"".join(encoded), np.repeat(ends, 2)[1:-1]
 
+    def encode(document: str) -> list[int]:
+        return tokenizer.encode(document, disallowed_special=())
+
+    def encode_batch(documents: Sequence[str]) -> list[list[int]]:
+        return tokenizer.encode_batch(documents, disallowed_special=())
+
     return Encoder(
         tokenizer,
-        tokenizer.encode,
+        encode,
         batches={
             "encode_documents": Batches(lambda block: tokenizer.encode_documents(*block), laid_out, lambda b: b.split()),
-            "encode_batch": Batches(tokenizer.encode_batch),
+            "encode_batch": Batches(encode_batch),
         },
         decode={
             "decode_bytes of arrays": ("array", tokenizer.decode_bytes),

@@ -18,6 +18,7 @@ from beam_bpe import __version__, storage
 
 KEY = b"beam_bpe"
 MANIFEST = "_manifest.json"
+_LOOKED_INTO = 100  # names of a folder without a manifest
 ROW_GROUP = 1 << 20  # rows
 DISTINCT = ("word", "token", "id", "rank")  # columns of which a dictionary would hold every value
 BROKEN = (pa.ArrowException, OSError, UnicodeDecodeError)  # what pyarrow raises on bytes that are no Parquet
@@ -117,10 +118,12 @@ def read_manifest(folder: str, kind: str) -> dict[str, Any]:
     try:
         manifest = json.loads(storage.read_bytes(url))
     except FileNotFoundError:
-        raise FileNotFoundError(
-            f"{folder} has no {MANIFEST}: it is not a finished folder of {kind}; a job that writes it may have "
-            "failed or still be running (files made elsewhere are named one by one)"
-        ) from None
+        inner = [storage.join(folder, name) for name in storage.list_names(folder)[:_LOOKED_INTO]]
+        held = [one for one in inner if storage.exists(storage.join(one, MANIFEST))]
+        told = "a job that writes it may have failed or still be running (files made elsewhere are named one by one)"
+        if held:
+            told = f"it holds several, name one: {', '.join(held)}"
+        raise FileNotFoundError(f"{folder} has no {MANIFEST}: it is not a finished folder of {kind}; {told}") from None
     except ValueError as error:
         raise FormatError(f"{url} is not JSON: {error}") from None
     if not isinstance(manifest, dict) or manifest.get("kind") != kind:

@@ -8,6 +8,7 @@ in the corpus.  A finding is a row: its kind, the token, what is the matter, how
 from __future__ import annotations
 
 import re
+import re
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any, Iterable, Iterator, Mapping, NamedTuple, Sequence
@@ -36,7 +37,7 @@ from beam_bpe.words import WordCounts
 #:     is told with the one of the lowest id;
 #: email, url, secret: holds an address, or what looks like a hash or a key;
 #: special_lookalike: holds what looks like a special token, or the name of one;
-#: special_in_text: a text that looks like a special token, in documents, or in words of the table; it has no id.
+#: special_in_text: a special token, or a text that looks like one, in documents, or in words of the table.
 KINDS = (
     "unused",
     "unreachable",
@@ -52,7 +53,7 @@ KINDS = (
 MEANINGS = {
     "unused": "never used in the table",
     "unreachable": "no text can produce it",
-    "one_group": "all occurrences in one group",
+    "one_group": "in one group",
     "few_documents": "in few documents",
     "invalid_utf8": "half a character alone",
     "long_run": "one character many times",
@@ -61,7 +62,7 @@ MEANINGS = {
     "url": "web address",
     "secret": "like a hash or a key",
     "special_lookalike": "like a special token",
-    "special_in_text": "text like a special token",
+    "special_in_text": "special tokens in text, or like",
 }
 #: Kinds that only a table of words tells.
 OF_WORDS = ("unused", "one_group", "few_documents", "special_in_text")
@@ -130,6 +131,8 @@ class Audit:
         found: dict[str, list[bytes]] = {}
         seen: set[bytes] = set()
         for kind in kinds:
+            if kind == "special_in_text":
+                continue
             rows = self.of_kind(kind)
             for i, token in zip(rows["id"].to_pylist(), rows["token"].to_pylist()):
                 if i is not None and token not in seen and not is_initial(self.vocabulary, token):
@@ -353,24 +356,26 @@ class _Look:
                 yield self._of("near_duplicate", i, self.tokens[i], told)
 
     def _special_in_text(self) -> Iterator[_Finding]:
+        own = {token.text: token.id for token in self.vocabulary.added_tokens if token.special}
         if self.lookalikes is not None:
             for text, count in self.lookalikes.items():
-                yield _Finding("special_in_text", None, text.encode(), "in documents", count)
+                yield _Finding("special_in_text", own.get(text), text.encode(), "in documents", count)
             return
         counts: Counter[str] = Counter()
         shown: dict[str, list[tuple[int, bytes]]] = {}
         table = (self.words or WordCounts.from_mapping({})).ungrouped().table
-        for batch in table.filter(pc.match_substring_regex(table["word"], token_texts.ANY_LOOKALIKE)).to_batches():
+        pattern = token_texts.lookalike_or(list(own))
+        for batch in table.filter(pc.match_substring_regex(table["word"], pattern)).to_batches():
             for word, count in zip(batch.column("word").to_pylist(), batch.column("count").to_pylist()):
                 if not count:
                     continue
-                for match in token_texts.LOOKALIKE.finditer(word.decode("utf-8", "replace")):
+                for match in re.finditer(pattern, word.decode("utf-8", "replace")):
                     counts[match[0]] += count
                     shown.setdefault(match[0], []).append((-count, word))
         for text, count in counts.items():
             words = list(dict.fromkeys(word for _, word in sorted(shown[text])))
             examples = tuple(map(token_list.escaped, words[: self.examples]))
-            yield _Finding("special_in_text", None, text.encode(), f"in {_number(len(words), 'word')}", count, examples)
+            yield _Finding("special_in_text", own.get(text), text.encode(), f"in {_number(len(words), 'word')}", count, examples)
 
 
 def _number(number: int, unit: str) -> str:

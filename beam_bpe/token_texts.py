@@ -19,11 +19,9 @@ _NAMES = (
 )
 #: Texts that a model, or those who use it, take for special tokens.
 LOOKALIKE = re.compile(
-    rf"<\|[^<>|\s]{{1,60}}\|>|</?s>|<(?:pad|unk|mask|bos|eos|sep|cls)>|\[(?:CLS|SEP|PAD|UNK|MASK|BOS|EOS|/?INST)\]|<</?SYS>>|{_NAMES}",
+    rf"<\|[^<>|\s]{{1,60}}\|>|</?s>|<(?:pad|unk|mask|bos|eos|sep|cls)>|\[(?:CLS|SEP|PAD|UNK|MASK|BOS|EOS|/?INST)\]|<</?SYS>>|\[unused\d+\]|{_NAMES}",
     re.IGNORECASE,
 )
-#: The same for Arrow's functions.
-ANY_LOOKALIKE = "(?i)" + LOOKALIKE.pattern
 _EMAIL = re.compile(r"[\w.+-]+@[\w-]+\.\w{2,}|@(?:gmail|hotmail|outlook|yahoo|googlemail|qq|163|mail)\b", re.IGNORECASE)
 _URL = re.compile(
     r"\b(?:https?|ftp)://?\w|\bwww\.\w|\b[\w-]{2,}\.(?:com|org|net|edu|gov|info)\b|\b[\w-]{2,}\.(?:co\.uk|de|fr|jp|cn|ru|io)/",
@@ -85,18 +83,25 @@ def lookalike(text: str) -> str | None:
     return _first(LOOKALIKE, text)
 
 
-def count_lookalikes(documents: Iterable[bytes]) -> Counter[str]:
-    """Return the occurrences of texts in documents that look like special tokens, or like the name of one.
+def count_lookalikes(documents: Iterable[bytes], special: Sequence[str] = ()) -> Counter[str]:
+    """Return the occurrences in documents of special tokens, and of texts that look like one, or like the name of one.
 
-    >>> count_lookalikes([b"low <|im_start|>user", b"<|im_start|>\\n[INST]"])
-    Counter({'<|im_start|>': 2, '[INST]': 1})
+    >>> count_lookalikes([b"low <|im_start|>user", b"<|im_start|>\\n[INST] [DOC]"], ["[DOC]"])
+    Counter({'<|im_start|>': 2, '[INST]': 1, '[DOC]': 1})
     """
     # None of them holds an end of a line. RE2 goes over 500 MB a second to find the few lines that Python then looks at.
     lines = pa.array([line for document in documents for line in document.split(b"\n")], pa.large_binary())
+    pattern = lookalike_or(special)
     found: Counter[str] = Counter()
-    for line in lines.filter(pc.match_substring_regex(lines, ANY_LOOKALIKE)).to_pylist():
-        found.update(match[0] for match in LOOKALIKE.finditer(line.decode("utf-8", "replace")))
+    for line in lines.filter(pc.match_substring_regex(lines, pattern)).to_pylist():
+        found.update(match[0] for match in re.finditer(pattern, line.decode("utf-8", "replace")))
     return found
+
+
+def lookalike_or(special: Sequence[str]) -> str:
+    """Return the regex of `LOOKALIKE`, for Python and for Arrow, which also finds these texts as they are."""
+    own = [re.escape(text) for text in sorted(special, key=len, reverse=True) if "\n" not in text]
+    return "|".join([*own, f"(?i:{LOOKALIKE.pattern})"])
 
 
 def _first(pattern: re.Pattern[str], text: str) -> str | None:

@@ -38,5 +38,11 @@ def check_alike(some: Mapping[str, Any], others: Mapping[str, Any]) -> None:
     """Refuse to sum words that were counted with different parameters (ValueError)."""
     names = [name for name in {**some, **others} if some.get(name) != others.get(name)]
     if names:
-        told = "; ".join(f"{name} {some.get(name)} and {others.get(name)}" for name in names)
+        told = "; ".join(f"{name} {' and '.join(_told(some.get(name), others.get(name)))}" for name in names)
         raise ValueError(f"words that were counted with different parameters cannot be summed: {told}")
+
+
+def _told(*values: Any) -> list[str]:
+    """Return values as text, records by their names where that tells them apart."""
+    names = [str(value["name"]) if isinstance(value, Mapping) and "name" in value else str(value) for value in values]
+    return names if len(set(names)) == len(names) else list(map(str, values))

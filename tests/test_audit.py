@@ -83,6 +83,13 @@ def test_one_group_and_few_documents():
     assert "one_group" not in audit(of_pieces("low"), one).kinds
 
 
+def test_special_tokens_of_the_vocabulary_are_found_in_text():
+    vocabulary = train({"low": 5}, 259, special_tokens=["[DOC]"])
+    found = audit(vocabulary, kinds=["special_in_text"], words=WordCounts.from_mapping({"[DOC]low": 2, "[doc]": 1}))
+    assert [(row[0], row[2]) for row in rows(found, "special_in_text")] == [(b"[DOC]", 2)]
+    assert found.findings["id"].to_pylist() == [vocabulary.special_ids["[DOC]"]] and not found.removable(["special_in_text"])
+
+
 def test_few_documents_from_a_table_that_counts_them(tmp_path, capsys):
     lines = [*["low est low"] * 5, "glitch glitch", "glitched"]
     (tmp_path / "c.txt").write_text("\n".join(lines))
@@ -509,12 +516,22 @@ def test_on_a_corpus_the_findings_are_those_of_its_table(tmp_path, capsys):
     # The words of this pattern hold no look-alike: the text does.
     assert [row for row in others if row["kind"] != "special_in_text"] == some
     (seen,) = [row for row in others if row["kind"] == "special_in_text"]
+    assert cli.main([*audit, str(corpus), "--kind", "special_in_text", "--errors", "skip"]) == 0
+    assert "left out" not in capsys.readouterr().out
     assert (seen["token"], seen["count"]) == (b"<|im_start|>", 3) and {"one_group", "unused"} <= {row["kind"] for row in some}
     assert cli.main([*audit, str(corpus), "--words", words]) == 2
     assert "a corpus (INPUT ...) or its words (--words TABLE ...), not both" in capsys.readouterr().err
     assert cli.main([*audit, "--words", words, "--group-by", "lang"]) == 2
     assert cli.main([*audit, str(corpus), "--fail-on", "one_group"]) == 2
     assert "does not tell that" in capsys.readouterr().err
+    corpus.write_bytes(corpus.read_bytes() + b'{"text": \n{"text": "low"}\n')
+    assert cli.main([*audit, str(corpus), "--errors", "skip", "-o", str(tmp_path / "c")]) == 0
+    said = capsys.readouterr().out
+    assert "left out    skipped documents 1" in said and f"set aside   {tmp_path / 'c' / 'rejected'}" in said
+    assert list((tmp_path / "c" / "rejected").iterdir())
+    corpus.write_bytes(b'{"text": \n')
+    assert cli.main([*audit, str(corpus), "--errors", "skip"]) == 1
+    assert "the corpus has no words (files read: 1)" in capsys.readouterr().err
 
 
 def test_a_terminal_without_unicode(places):

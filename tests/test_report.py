@@ -22,7 +22,7 @@ import pytest
 import beam_bpe
 from beam_bpe import cli, merging, train
 from beam_bpe.audit import audit
-from beam_bpe.commands import learn
+from beam_bpe.commands import train as train_command
 from beam_bpe.commands import report as report_command
 from beam_bpe.report import figures, files, markdown, page, record
 from beam_bpe.report.blocks import Plot
@@ -443,7 +443,7 @@ def test_a_vocabulary_that_a_worker_learned_has_its_report(tmp_path, run, monkey
         told[where] = json.loads((tmp_path / where / "report.json").read_text())
         assert told[where].pop("command").endswith(where) and told[where].pop("name") == where
     assert told["submitter"] == told["worker"] and told["worker"]["measures"]["total"]["words"] == 121  # the last space is one
-    monkeypatch.setattr(learn, "check_memory", lambda cells, words: merging.check_memory(1 << 60, words))  # of this process
+    monkeypatch.setattr(train_command, "check_memory", lambda cells, words: merging.check_memory(1 << 60, words))  # of this process
     code, said, err = run("train", tmp_path / "a.txt", "-o", tmp_path / "small", "-n", 262, "--train-on", "worker")
     assert code == 0 and "measured" not in said and (tmp_path / "small" / "merges.parquet").exists()
     assert "are available" in err and f"beam-bpe report {tmp_path / 'small'} writes it" in err and err.count("\n") == 1

@@ -223,9 +223,11 @@ def test_the_command_writes_a_report(on, places, tmp_path, capsys):
     assert told["compared_on"] == ("words" if on == "words" else "documents")
     if on == "corpus":
         return
+    assert cli.main(argv) == 1 and "holds a comparison already" in capsys.readouterr().err
+    argv.append("--overwrite")
     assert cli.main([*argv, "--json"]) == 0 and json.loads(capsys.readouterr().out)["kind"] == "difference"
     assert {path.name for path in (tmp_path / "out").iterdir()} == set(before)
-    assert cli.main([*argv, "--output", str(tmp_path / "compared")]) == 0  # a report of this kind may be written again
+    assert cli.main([*argv, "--output", str(tmp_path / "compared")]) == 0
     written = {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
     told.pop("command")
     again = json.loads(written["report.json"])

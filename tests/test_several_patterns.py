@@ -69,6 +69,7 @@ def test_a_pattern_that_documents_were_not_read_for_is_refused(corpus):
 @pytest.mark.parametrize(
     "options, code, told",
     [
+        (["--pattern", "gpt2,bert"], 2, "--pattern gpt2,bert would be one regex"),
         (["--pattern", "gpt2", "--pattern", "gpt2"], 2, "--pattern gpt2 is given twice"),
         (["--pattern", "gpt2", "--pattern", "bert"] + ["--normalizer", "NFC"] * 3, 2, "--normalizer is given 3 times and --pattern 2"),
         (["--pattern", "gpt2", "--pattern", "bert", "--split-with", "a:b"], 2, "goes with one --pattern"),
@@ -81,6 +82,38 @@ def test_what_is_refused(corpus, tmp_path, capsys, options, code, told):
     assert told in capsys.readouterr().err
     if code == 1:  # the table that has words stands, and nothing in the way of the next attempt
         assert [path.parent.name for path in (tmp_path / "words").rglob("_manifest.json")] == ["gpt2"]
+
+
+def test_tables_that_were_cut_alike_are_summed_or_refused(corpus, tmp_path, capsys):
+    for name, more in (("a", []), ("b", []), ("c", ["--special-token", "<|x|>"])):
+        assert cli.main(["count", corpus, "--pattern", "gpt2", "-o", str(tmp_path / name), *more]) == 0
+    train(WordCounts.read(str(tmp_path / "a")), 300).save(str(tmp_path / "v"))
+    words = [str(tmp_path / name) for name in "abc"]
+    assert cli.main(["measure", "--words", *words[:2], "-v", str(tmp_path / "v"), "-o", str(tmp_path / "twice")]) == 0
+    assert measured.load(str(tmp_path / "twice"))[0].total.words == 2 * WordCounts.read(words[0]).occurrences
+    capsys.readouterr()
+    assert cli.main(["measure", "--words", words[0], words[2], "-v", str(tmp_path / "v")]) == 1
+    assert "cannot be summed: special_tokens" in capsys.readouterr().err
+    assert cli.main(["measure", "--words", str(tmp_path), "-v", str(tmp_path / "v")]) == 1
+    assert "it holds several, name one: " + ", ".join(words) in capsys.readouterr().err
+    several = ["--pattern", "gpt2", "--pattern", "bert"]
+    assert cli.main(["count", corpus, *several, "-o", words[0], "--overwrite"]) == 1
+    assert "holds a table of words itself" in capsys.readouterr().err
+    assert cli.main(["train", corpus, *several, "--vocab-size", "300", "-o", str(tmp_path / "w")]) == 2
+    assert "--pattern is given twice: gpt2 and bert" in capsys.readouterr().err
+
+
+def test_tables_with_and_without_groups_are_both_told(tmp_path, capsys):
+    (tmp_path / "a.jsonl").write_text('{"text": "low lower", "lang": "en"}\n')
+    for name, more in (("gpt2", ["--group-by", "lang"]), ("bert", [])):
+        assert cli.main(["count", str(tmp_path / "a.jsonl"), "--pattern", name, "-o", str(tmp_path / name), *more]) == 0
+        train(WordCounts.read(str(tmp_path / name)).ungrouped(), 258).save(str(tmp_path / f"v-{name}"))
+    capsys.readouterr()
+    words = [str(tmp_path / name) for name in ("gpt2", "bert")]
+    given = [option for name in ("gpt2", "bert") for option in ("-v", str(tmp_path / f"v-{name}"))]
+    assert cli.main(["measure", "--words", *words, *given]) == 0
+    told = capsys.readouterr().out
+    assert "by lang" in told and "v-bert " in told.splitlines()[-1]
 
 
 def test_each_vocabulary_is_measured_on_the_table_of_its_own_pattern(corpus, tmp_path, capsys):

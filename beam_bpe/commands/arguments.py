@@ -7,7 +7,7 @@ from dataclasses import fields
 from typing import Any
 
 from beam_bpe import console, token_list
-from beam_bpe.commands.usage import Parser, UsageError, checked, unescaped
+from beam_bpe.commands.usage import Once, Parser, UsageError, checked, unescaped
 from beam_bpe.documents import ERRORS, FORMATS, UNITS
 from beam_bpe.learning import SCORES, TIE_BREAKS, Learning
 from beam_bpe.model import ALGORITHMS
@@ -49,7 +49,7 @@ def add_counting(parser: Parser, several: bool = False) -> None:
     Args:
         several: more than one pattern may be given, and a normalizer to each.
     """
-    action, again = ("append", "; repeatable") if several else ("store", "")
+    action, again = ("append", "; repeatable") if several else (Once, "")
     group = parser.add_argument_group("counting")
     group.add_argument(
         "--pattern",

@@ -92,7 +92,7 @@ def _audit(args: argparse.Namespace) -> None:
             allow_mismatch=args.allow_mismatch,
             lookalikes=lookalikes,
         )
-    print(f"{'vocabulary':<11} {args.vocabulary}: {len(vocabulary):,} tokens, fingerprint {vocabulary.fingerprint[:16]}")
+    print(f"{'vocabulary':<11} {args.vocabulary}: {len(vocabulary):,} ids, fingerprint {vocabulary.fingerprint[:16]}")
     if words is not None:
         print(f"{'words':<11} {', '.join(args.words or args.inputs)}: {len(words):,} distinct, {words.occurrences:,} in all")
     for line in summary(found, kinds, args.most):

@@ -44,7 +44,10 @@ def add(added: Any) -> dict[str, Parser]:
 
 
 def _count(args: argparse.Namespace) -> None:
-    count_into(args, _tables(args))
+    tables = _tables(args)
+    if len(tables) > 1 and storage.exists(storage.join(args.output, artifacts.MANIFEST)):
+        raise FileExistsError(f"{args.output} holds a table of words itself: choose another folder for several")
+    count_into(args, tables)
 
 
 def _tables(args: argparse.Namespace) -> list[Counted]:
@@ -59,6 +62,9 @@ def _tables(args: argparse.Namespace) -> list[Counted]:
         )
     if args.split_with and len(patterns) > 1:
         raise UsageError("--split-with is what cuts documents: it goes with one --pattern at most")
+    for pattern in filter(None, patterns):
+        if "," in pattern and set(pattern.split(",")) <= PATTERNS.keys():
+            raise UsageError(f"--pattern {pattern} would be one regex: give each of these a --pattern of its own")
     tables: list[Counted] = []
     for number, (pattern, normalizer) in enumerate(zip(patterns, normalizers), 1):
         name = pattern if pattern in PATTERNS else f"pattern-{number}"

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from beam_bpe import artifacts, console, token_list
 from beam_bpe.commands.arguments import add_reading, reading_of
-from beam_bpe.commands.given_words import add_words, mismatch_as_option, read_words
+from beam_bpe.commands.given_words import add_words, mismatch_as_option, read_words, rejected_in, say_left_out
 from beam_bpe.commands.report import say_what_is_missing
 from beam_bpe.commands.usage import Parser, UsageError, check_positive, checked
 from beam_bpe.commands.vocabularies import add_format, load_all
@@ -23,6 +23,7 @@ from beam_bpe.reading import read_range
 from beam_bpe.report import files
 from beam_bpe.report.difference import KIND, difference_report
 from beam_bpe.report.wording import label, labels
+from beam_bpe.totals import add_totals
 from beam_bpe.stores import redacted
 
 _HELP = (
@@ -76,6 +77,10 @@ def _diff(args: argparse.Namespace) -> None:
     names = tuple(args.vocabulary)
     if args.report:
         files.claim(args.report, args.overwrite, KIND, "--report")
+        if not args.overwrite and files.read(args.report, KIND) is not None:
+            raise FileExistsError(
+                f"{args.report} holds a comparison already; choose another folder (--report) or overwrite it (--overwrite)"
+            )
     a, b = load_all(args)
     options: dict[str, Any] = {"names": names, "prices": prices, "most": max(100, args.most)}
     if args.inputs:
@@ -106,16 +111,20 @@ def _batches(args: argparse.Namespace) -> Iterator[tuple[str, DocumentBatch]]:
         lambda: Reading(
             **reading_of(args),
             format=args.input_format,
-            dead_letters=args.rejected,
+            dead_letters=rejected_in(args),
             whole=True,
             places=True,
             keep=(),
             group_by=args.group_by,
         )
     )
+    totals: dict[str, int] = {}
     for source in ranges(find_files(args.inputs, reading), reading, args.range_bytes or SMALL_RANGE):
         for batch in read_range(source, reading):
+            totals = add_totals(totals, batch.totals)
             yield source.url, batch
+    if not args.json:
+        say_left_out(args, totals)
 
 
 # ---- the terminal --------------------------------------------------------------------------------

@@ -5,15 +5,17 @@ from __future__ import annotations
 import argparse
 import contextlib
 from collections import Counter
-from typing import Iterator
+from typing import Any, Iterator, Mapping
 
-from beam_bpe import console, cutting, foreign
+from beam_bpe import console, cutting, foreign, storage
 from beam_bpe.commands.arguments import add_reading, reading_of
 from beam_bpe.commands.usage import Parser, UsageError, check_positive, checked
 from beam_bpe.counting import count_batches
 from beam_bpe.documents import SMALL_RANGE, DocumentBatch, Reading, find_files, ranges
+from beam_bpe.normalize import check_normalizer
 from beam_bpe.pretokenize import pre_tokenizer
 from beam_bpe.reading import read_range
+from beam_bpe.statistics import add_left_out
 from beam_bpe.token_texts import count_lookalikes
 from beam_bpe.vocabulary import Vocabulary
 from beam_bpe.words import WordCounts
@@ -35,6 +37,7 @@ def add_words(parser: Parser, told: str, *, required: bool = False) -> None:
     parser.add_argument(
         "--words-pattern", metavar="PATTERN", help="how the words of tables made elsewhere were cut: a name, or a regex"
     )
+    parser.add_argument("--words-normalizer", metavar="STEPS", help="what the text of such words went through before (nothing)")
     parser.add_argument(
         "--allow-mismatch",
         action="store_true",
@@ -49,27 +52,31 @@ def read_words(args: argparse.Namespace) -> WordCounts:
 
 
 def read_words_by_cutting(args: argparse.Namespace) -> list[WordCounts]:
-    """Return the sums of the tables that the options name and that were cut alike, in their order."""
-    alike: list[list[WordCounts]] = []
+    """Return the sums of the tables that the options name and that were cut alike, in their order.
+
+    Raises:
+        ValueError: of tables that were cut alike some were counted in another way otherwise.
+    """
+    alike: dict[Any, list[WordCounts]] = {}
     for table in _tables(args):
-        same = next((some for some in alike if some[0].parameters == table.parameters), None)
-        if same is None:
-            alike.append([table])
-        else:
-            same.append(table)
-    return [some[0].merge(*some[1:]) if len(some) > 1 else some[0] for some in alike]
+        alike.setdefault((table.pre_tokenizer, table.normalizer), []).append(table)
+    return [some[0].merge(*some[1:]) if len(some) > 1 else some[0] for some in alike.values()]
 
 
 def _tables(args: argparse.Namespace) -> list[WordCounts]:
     files = [path for path in args.words if foreign.is_foreign(path)]
     if files and len(files) != len(args.words):
         raise UsageError("--words takes folders of words or files made elsewhere, not both")
-    if not files and args.words_pattern is not None:
-        raise UsageError("--words-pattern goes with tables made elsewhere; a folder of words records its own")
+    for option in ("words_pattern", "words_normalizer"):
+        if not files and getattr(args, option) is not None:
+            name = "--" + option.replace("_", "-")
+            raise UsageError(f"{name} goes with tables made elsewhere; a folder of words records its own")
     if files:
         if args.words_pattern is None:
             raise UsageError(f"{files[0]} was made elsewhere and does not tell how its words were cut: give --words-pattern")
-        return [WordCounts.read_foreign(files, pre_tokenizer=checked(lambda: pre_tokenizer(args.words_pattern)))]
+        cut = checked(lambda: pre_tokenizer(args.words_pattern))
+        checked(lambda: check_normalizer(args.words_normalizer))
+        return [WordCounts.read_foreign(files, pre_tokenizer=cut, normalizer=args.words_normalizer)]
     return [WordCounts.read(path) for path in args.words]
 
 
@@ -87,7 +94,10 @@ def words_for(args: argparse.Namespace, vocabulary: Vocabulary) -> tuple[WordCou
     """Return (words, look-alikes): the tables that the options name, or the words of the corpus; None where there is none.
 
     Those of a corpus are cut as the vocabulary cuts, special tokens being text, and the documents that hold a word are
-    counted; and so are texts in it that look like special tokens.
+    counted; and so are its special tokens in it, and texts that look like such.
+
+    Raises:
+        ValueError: the corpus has no words.
     """
     if args.inputs and args.words:
         raise UsageError(f"{args.command} takes a corpus (INPUT ...) or its words (--words TABLE ...), not both")
@@ -102,12 +112,13 @@ def words_for(args: argparse.Namespace, vocabulary: Vocabulary) -> tuple[WordCou
             **reading_of(args),
             format=args.input_format,
             cut_by=(rule,),
-            dead_letters=args.rejected,
+            dead_letters=rejected_in(args),
             whole=True,
             group_by=args.group_by,
         )
     )
     files = find_files(args.inputs, reading)
+    special = [token.text for token in vocabulary.added_tokens if token.special]
     line, lookalikes = console.ProgressLine(args.progress), Counter[str]()
 
     def batches() -> Iterator[DocumentBatch]:
@@ -117,14 +128,40 @@ def words_for(args: argparse.Namespace, vocabulary: Vocabulary) -> tuple[WordCou
             for batch in read_range(source, reading):
                 yield batch
                 ends = iter(batch.bounds.tolist())
-                lookalikes.update(count_lookalikes(bytes(batch.data[start:end]) for start, end in zip(ends, ends)))
+                texts = (bytes(batch.data[start:end]) for start, end in zip(ends, ends))
+                lookalikes.update(count_lookalikes(texts, special))
                 done += batch.totals.get("bytes", 0)
                 line.show("counting", done, total if known else None, "bytes")
 
     try:
-        return count_batches(batches(), rule, documents=True, group_by=args.group_by), lookalikes
+        words = count_batches(batches(), rule, documents=True, group_by=args.group_by)
     finally:
         line.end()
+    say_left_out(args, words.totals)
+    if not words.occurrences:
+        raise ValueError(f"the corpus has no words (files read: {len(files)})")
+    return words, lookalikes
+
+
+def rejected_in(args: argparse.Namespace) -> str | None:
+    """Return the folder for what is set aside: that of the option, or one in the output, if there is one."""
+    if args.errors != "skip":
+        return None
+    named: str | None = args.rejected
+    return named or (storage.join(args.output, "rejected") if args.output else None)
+
+
+def say_left_out(args: argparse.Namespace, totals: Mapping[str, int]) -> None:
+    """Print what reading a corpus replaced or left out, and where it is kept."""
+    print_left_out(totals)
+    if totals.get("skipped_documents"):
+        print(f"{'set aside':<11} {rejected_in(args) or 'nowhere: --rejected names a folder for it'}")
+
+
+def print_left_out(totals: Mapping[str, int]) -> None:
+    """Print what reading replaced or left out."""
+    if left_out := add_left_out(totals):
+        print(f"{'left out':<11} " + ", ".join(f"{name.replace('_', ' ')} {number:,}" for name, number in left_out.items()))
 
 
 @contextlib.contextmanager

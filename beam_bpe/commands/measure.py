@@ -8,7 +8,7 @@ from typing import Any, Sequence
 
 from beam_bpe import console, measured, storage
 from beam_bpe.commands.arguments import add_reading, add_running, reading_of
-from beam_bpe.commands.given_words import add_words, mismatch_as_option, read_words, read_words_by_cutting
+from beam_bpe.commands.given_words import add_words, mismatch_as_option, print_left_out, read_words, read_words_by_cutting
 from beam_bpe.commands.usage import Parser, UsageError, check_positive, checked, say
 from beam_bpe.commands.vocabularies import add_vocabulary, load, load_all
 from beam_bpe.costs import CostModel
@@ -132,18 +132,20 @@ def _measure(args: argparse.Namespace) -> None:
             fairness = one.gini(args.parity_unit)
             if fairness is not None and len(one.groups) > 1:
                 print(f"Gini coefficient of tokens per {args.parity_unit}: {fairness:.4f}")
-    if not any(one.group_by is not None for one in statistics):
-        _print_rows([(one.subject.name, one.total, one) for one in statistics], args)
+    plain = [one for one in statistics if one.group_by is None]
+    if plain:
+        print(end="\n" if len(plain) < len(statistics) else "")
+        _print_rows([(one.subject.name, one.total, one) for one in plain], args)
     for note in dict.fromkeys(note for one in statistics for note in one.notes):
         say(args, note)
-    if statistics and statistics[0].left_out:
-        told = ", ".join(f"{name.replace('_', ' ')} {number:,}" for name, number in statistics[0].left_out.items())
-        print(f"{'left out':<11} {told}")
+    if statistics:
+        print_left_out(statistics[0].left_out)
     if args.output:
         print(f"{'statistics':<11} {args.output}: {measured.STATISTICS_FILE}, frequencies of {len(vocabularies)}")
-    if args.reference is not None:  # known only now, and no reason to lose what was measured
-        for one in statistics:
-            one.parity_premiums(args.reference, args.parity_unit)
+    for one in statistics if args.reference is not None else ():  # known only now, and no reason to lose what was measured
+        if one.group_by is not None and args.reference not in one.groups:
+            again = f"; what was measured stands in {args.output}: --overwrite replaces it" if args.output else ""
+            raise ValueError(f"there is no group {args.reference!r}; there are {', '.join(map(repr, one.groups)) or 'none'}{again}")
 
 
 def _of_words(args: argparse.Namespace, vocabularies: list[Vocabulary]) -> list[Statistics]:

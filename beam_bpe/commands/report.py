@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import shlex
-from typing import Any
+from typing import Any, Callable
 
 from beam_bpe import artifacts, console, storage
 from beam_bpe.artifacts import FormatError
@@ -93,7 +93,7 @@ def _words(args: argparse.Namespace) -> WordCounts | None:
         if storage.exists(storage.join(own, artifacts.MANIFEST)):
             args.words = [own]
     if args.words is None:
-        for name in ("reference", "words_pattern"):
+        for name in ("reference", "words_pattern", "words_normalizer"):
             if getattr(args, name) is not None:
                 option = f"--{name.replace('_', '-')}"
                 raise UsageError(f"{option} goes with words, and {args.vocabulary} holds none: name them (--words TABLE)")
@@ -125,8 +125,8 @@ def name_of(path: str) -> str:
     return os.path.basename(os.path.abspath(path)) if name in ("", ".", "..") else name
 
 
-def write_after_training(args: argparse.Namespace, vocabulary: Vocabulary, table: WordCounts) -> None:
-    """Write the report of a vocabulary that was learned from a table, and print what it says in short.
+def after_training(args: argparse.Namespace, vocabulary: Vocabulary, table: WordCounts) -> Callable[[], None]:
+    """Write the report of a vocabulary that was learned from a table, and return what prints what it says in short.
 
     What stands in its way is a note: the vocabulary is there.
     """
@@ -136,10 +136,14 @@ def write_after_training(args: argparse.Namespace, vocabulary: Vocabulary, table
         made = report_of(vocabulary, table, name=name_of(args.output), command=command)
         written = files.write(args.output, made)
     except (ValueError, OverflowError, OSError) as error:
-        say(args, f"there is no report: {console.one_line(error)}")
-        return
-    _say_why_unmeasured(args, made)
-    _print_report(args, made, written)
+        told = f"there is no report: {console.one_line(error)}"
+        return lambda: say(args, told)
+
+    def tell() -> None:
+        _say_why_unmeasured(args, made)
+        _print_report(args, made, written)
+
+    return tell
 
 
 def _say_why_unmeasured(args: argparse.Namespace, made: dict[str, Any]) -> None:

@@ -9,7 +9,7 @@ from beam_bpe import artifacts, console, foreign, storage
 from beam_bpe.commands import show
 from beam_bpe.commands.arguments import add_counting, add_learning, add_reading, add_running, learning_of
 from beam_bpe.commands.count import Counted, count_into, cutting
-from beam_bpe.commands.report import write_after_training
+from beam_bpe.commands.report import after_training
 from beam_bpe.commands.usage import Parser, UsageError, checked, say
 from beam_bpe.formats.parquet import VOCABULARY_FILE
 from beam_bpe.learning import Learning
@@ -93,7 +93,7 @@ def _train(args: argparse.Namespace) -> None:
                 told = f"{console.one_line(error)}; where the table fits, beam-bpe report {args.output} writes it"
                 say(args, f"learned on a worker, and there is no report: {told}")
             else:
-                write_after_training(args, vocabulary, table)
+                after_training(args, vocabulary, table)()
         return
     (manifest,) = count_into(args, [counted], stale=stale)
     if learning.family == "bytes":  # the others count characters first
@@ -151,6 +151,8 @@ def _learn(args: argparse.Namespace, learning: Learning, table: WordCounts) -> N
     finally:
         line.end()
     vocabulary.save(args.output, overwrite=args.overwrite)
+    # Before anything is printed: whoever reads that may stop.
+    tell = None if args.no_report else after_training(args, vocabulary, table)
     show.print_vocabulary(args.output, vocabulary)
-    if not args.no_report:
-        write_after_training(args, vocabulary, table)
+    if tell is not None:
+        tell()

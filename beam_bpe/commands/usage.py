@@ -38,6 +38,15 @@ class Parser(argparse.ArgumentParser):
         self.error(f"there is no option {word}{hint} Beam's own options come after --")
 
 
+class Once(argparse.Action):
+    """Store the value of an option that may be given once, where argparse would take the last one without a word."""
+
+    def __call__(self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, value: Any, option: str | None = None) -> None:
+        if getattr(namespace, self.dest) is not None:
+            raise UsageError(f"{option} is given twice: {getattr(namespace, self.dest)} and {value}")
+        setattr(namespace, self.dest, value)
+
+
 def checked(check: Any) -> Any:
     """Return what a check of arguments returns; what it refuses is an error of usage."""
     try:

@@ -8,7 +8,6 @@ in the corpus.  A finding is a row: its kind, the token, what is the matter, how
 from __future__ import annotations
 
 import re
-import re
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any, Iterable, Iterator, Mapping, NamedTuple, Sequence

@@ -7,7 +7,8 @@ from typing import Any, Sequence
 
 from beam_bpe import console, storage, token_list
 from beam_bpe.audit import EXAMPLES, FEW_DOCUMENTS, FINDINGS_FILE, KINDS, MEANINGS, OF_WORDS, RUN, UNWANTED, Audit, audit
-from beam_bpe.commands.given_words import add_corpus, add_words, mismatch_as_option, words_for
+from beam_bpe.commands.given_corpus import add_corpus, words_for
+from beam_bpe.commands.given_words import add_words, mismatch_as_option
 from beam_bpe.commands.usage import Parser, UsageError, check_positive
 from beam_bpe.commands.vocabularies import add_vocabulary, load
 

@@ -13,7 +13,8 @@ import pyarrow.compute as pc
 
 from beam_bpe import artifacts, console, token_list
 from beam_bpe.commands.arguments import add_reading, reading_of
-from beam_bpe.commands.given_words import add_words, mismatch_as_option, read_words, rejected_in, say_left_out
+from beam_bpe.commands.given_corpus import rejected_in, say_left_out
+from beam_bpe.commands.given_words import add_words, mismatch_as_option, read_words
 from beam_bpe.commands.report import say_what_is_missing
 from beam_bpe.commands.usage import Parser, UsageError, check_positive, checked
 from beam_bpe.commands.vocabularies import add_format, load_all

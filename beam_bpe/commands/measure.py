@@ -8,7 +8,8 @@ from typing import Any, Sequence
 
 from beam_bpe import console, measured, storage
 from beam_bpe.commands.arguments import add_reading, add_running, reading_of
-from beam_bpe.commands.given_words import add_words, mismatch_as_option, print_left_out, read_words, read_words_by_cutting
+from beam_bpe.commands.given_corpus import print_left_out
+from beam_bpe.commands.given_words import add_words, mismatch_as_option, read_words, read_words_by_cutting
 from beam_bpe.commands.usage import Parser, UsageError, check_positive, checked, say
 from beam_bpe.commands.vocabularies import add_vocabulary, load, load_all
 from beam_bpe.costs import CostModel

@@ -337,7 +337,7 @@ def _curve(args: argparse.Namespace) -> None:
 
 def _print_curve(path: str, curve: Curve, costs: CostModel) -> None:
     groups = f", groups: {len(curve.groups):,}" if curve.group_by is not None else ""
-    print(f"{'curve':<11} {path}: {len(curve.sizes):,} sizes from {curve.sizes[0]:,} to {curve.sizes[-1]:,}{groups}")
+    print(f"{'curve':<11} {path}: {len(curve.sizes):,} sizes from {curve.sizes[0]:,}, without merges, to {curve.sizes[-1]:,}{groups}")
     knee = curve.knees()[None]
     first, last = int(curve.sizes[0]), int(curve.sizes[-1])
     powers = [1 << bits for bits in range(9, 31) if first < 1 << bits < last]

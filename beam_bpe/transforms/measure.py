@@ -128,7 +128,7 @@ class _Bundle:
         self.nulls = 0  # rows without text
 
 
-class _MeasureFn(beam.DoFn):
+class _MeasureFn(StoredDoFn):
     """Measure per window; emit measures of ((subject, group)) at the end of the bundle, or before they grow too large."""
 
     def __init__(self, job: MeasureTokens):

@@ -33,7 +33,9 @@ CASES = [
 ]
 SLOW_SPARK = pytest.param("spark-cluster", marks=pytest.mark.slow)
 SLOW_FLINK = pytest.param("flink-cluster", marks=pytest.mark.slow)
-ENCODING = ["local", "processes", "prism", "spark-local", "spark-cluster", SLOW_FLINK]
+SLOW_LOCAL_SPARK = pytest.param("spark-local", marks=pytest.mark.slow)
+#: The job by group encodes on Spark and Flink as well.
+ENCODING = ["local", "processes", "prism", SLOW_LOCAL_SPARK, SLOW_SPARK, SLOW_FLINK]
 PIPELINES = Path(__file__).parent / "pipelines"
 
 

@@ -39,7 +39,7 @@ def check_alike(some: Mapping[str, Any], others: Mapping[str, Any]) -> None:
     names = [name for name in {**some, **others} if some.get(name) != others.get(name)]
     if names:
         told = "; ".join(f"{name} {' and '.join(_told(some.get(name), others.get(name)))}" for name in names)
-        raise ValueError(f"words that were counted with different parameters cannot be summed: {told}")
+        raise ValueError(f"words that were counted with different parameters cannot be summed: {told}; give those that were counted alike")
 
 
 def _told(*values: Any) -> list[str]:

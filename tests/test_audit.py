@@ -495,6 +495,17 @@ def test_exit_codes(places, options, code, message, capsys):
     assert message in capsys.readouterr().err
 
 
+def test_what_is_written_stands_though_nobody_reads_what_is_printed(places, tmp_path):
+    vocabulary, words = places
+    command = [sys.executable, "-m", "beam_bpe", "audit", "--vocabulary", vocabulary, "--words", words, "--fail-on", "email"]
+    command += ["--output", str(tmp_path / "out"), "--removal-list", str(tmp_path / "list")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
+        running.stdout.close()
+        told = running.stderr.read().decode()
+    assert running.returncode == 3 and "the audit found 1 of email" in told, told
+    assert (tmp_path / "out" / "findings.parquet").exists() and "a@b.com" in (tmp_path / "list").read_text()
+
+
 def test_fail_on_what_needs_words(places, capsys):
     assert cli.main(["audit", "--vocabulary", places[0], "--fail-on", "unused"]) == 2
     assert "--fail-on unused needs a corpus, or a table of its words" in capsys.readouterr().err

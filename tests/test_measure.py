@@ -371,7 +371,7 @@ def test_what_measure_refuses(capsys, corpus, saved, tmp_path):
         ([rows, "-v", saved[0], "--allow-mismatch"], 2, "--allow-mismatch goes with --words"),
         ([rows, "-v", saved[0], "--group-by", "language"], 1, "no field 'language' to group by; it has 'text', 'lang'"),
         (["--words", words, "-v", saved[0], "--group-by", "lang"], 2, "--group-by goes with a corpus"),
-        (["--words", words, "-v", saved[0], "--reference", "fr"], 1, "no group 'fr'; there are '', 'de', 'en', 'zh'"),
+        (["--words", words, "-v", saved[0], "--reference", "fr", "-o", tmp_path / "kept"], 1, "no group 'fr'; there are '', 'de', 'en', 'zh'"),
         (["--words", tmp_path / "x.csv", "-v", saved[0]], 2, "give --words-pattern"),
         ([rows, "-v", saved[0], "--", "--runner=PrismRunner"], 2, "give --output"),
         ([rows, "-v", saved[0], "-v", saved[0]], 2, "measured twice"),

@@ -114,6 +114,12 @@ def test_tables_with_and_without_groups_are_both_told(tmp_path, capsys):
     assert cli.main(["measure", "--words", *words, *given]) == 0
     told = capsys.readouterr().out
     assert "by lang" in told and "v-bert " in told.splitlines()[-1]
+    assert cli.main(["measure", "--words", words[1], *given[2:], "--reference", "en"]) == 2
+    assert "these words were not counted by group" in capsys.readouterr().err
+    kept = str(tmp_path / "kept")
+    assert cli.main(["measure", "--words", words[0], *given[:2], "--reference", "fr", "-o", kept]) == 1
+    shown = capsys.readouterr()
+    assert f"no group 'fr'; there are 'en'; what was measured stands in {kept}: --overwrite" in shown.err and "\nen " in shown.out
 
 
 def test_each_vocabulary_is_measured_on_the_table_of_its_own_pattern(corpus, tmp_path, capsys):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 from typing import Any, Sequence
 
 from beam_bpe import console, storage, token_list
@@ -93,19 +94,20 @@ def _audit(args: argparse.Namespace) -> None:
             allow_mismatch=args.allow_mismatch,
             lookalikes=lookalikes,
         )
-    print(f"{'vocabulary':<11} {args.vocabulary}: {len(vocabulary):,} ids, fingerprint {vocabulary.fingerprint[:16]}")
+    lines = [f"{'vocabulary':<11} {args.vocabulary}: {len(vocabulary):,} ids, fingerprint {vocabulary.fingerprint[:16]}"]
     if words is not None:
-        print(f"{'words':<11} {', '.join(args.words or args.inputs)}: {len(words):,} distinct, {words.occurrences:,} in all")
-    for line in summary(found, kinds, args.most):
-        print(line)
-    for note in found.notes:
-        print(f"{'note':<11} {note}")
+        given = ", ".join(args.words or args.inputs)
+        lines.append(f"{'words':<11} {given}: {len(words):,} distinct, {words.occurrences:,} in all")
+    lines += summary(found, kinds, args.most)
+    lines += [f"{'note':<11} {note}" for note in found.notes]
     if args.output:
         found.save(args.output, overwrite=args.overwrite)
-        print(f"{'findings':<11} {storage.join(args.output, FINDINGS_FILE)}: {found.findings.num_rows:,}")
+        lines.append(f"{'findings':<11} {storage.join(args.output, FINDINGS_FILE)}: {found.findings.num_rows:,}")
     if args.removal_list:
         removed = found.write_removal_list(args.removal_list, args.kind or UNWANTED)
-        print(f"{'removal':<11} {args.removal_list}: {removed:,} tokens for train --exclude-tokens")
+        lines.append(f"{'removal':<11} {args.removal_list}: {removed:,} token{'s' * (removed != 1)} for train --exclude-tokens")
+    with contextlib.suppress(BrokenPipeError):  # whoever reads has seen enough, and the exit code still tells
+        print(*lines, sep="\n", flush=True)
     _fail(found, limits)
 
 

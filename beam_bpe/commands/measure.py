@@ -152,10 +152,13 @@ def _measure(args: argparse.Namespace) -> None:
 def _of_words(args: argparse.Namespace, vocabularies: list[Vocabulary]) -> list[Statistics]:
     if args.group_by is not None:
         raise UsageError("--group-by goes with a corpus: a table of words has the groups that it was counted by")
+    tables = read_words_by_cutting(args)
+    if args.reference is not None and all(table.group_by is None for table in tables):
+        raise UsageError(f"--reference {args.reference} names a group, and these words were not counted by group")
     if args.output:
         measured.claim(args.output, args.overwrite)
     statistics = _measured(
-        args, read_words_by_cutting(args), vocabularies, args.vocabulary, baselines=args.baseline, method=args.method
+        args, tables, vocabularies, args.vocabulary, baselines=args.baseline, method=args.method
     )
     if args.output:
         measured.save(args.output, statistics, vocabularies, overwrite=args.overwrite)
@@ -271,7 +274,7 @@ def _print_rows(rows: list[tuple[str, Measures, Statistics]], args: argparse.Nam
     hidden = len(rows) - _GROUPS_SHOWN if len(rows) > _GROUPS_SHOWN + 1 else 0
     for name, measures, one in rows[: _GROUPS_SHOWN - 1] + rows[-1:] if hidden else rows:
         premium = None
-        if args.reference is not None and name in one.groups and measures is one.groups[name]:
+        if args.reference in one.groups and name in one.groups and measures is one.groups[name]:
             premium = one.parity_premiums(args.reference, args.parity_unit)[name]
         median = None if measures.lengths is None else measures.lengths.quantile(0.5)
         lines.append(

@@ -129,12 +129,11 @@ class Audit:
         """
         found: dict[str, list[bytes]] = {}
         seen: set[bytes] = set()
+        added = {token.id for token in self.vocabulary.added_tokens}
         for kind in kinds:
-            if kind == "special_in_text":
-                continue
             rows = self.of_kind(kind)
             for i, token in zip(rows["id"].to_pylist(), rows["token"].to_pylist()):
-                if i is not None and token not in seen and not is_initial(self.vocabulary, token):
+                if i is not None and i not in added and token not in seen and not is_initial(self.vocabulary, token):
                     seen.add(token)
                     found.setdefault(kind, []).append(token)
         return found

@@ -71,19 +71,21 @@ def _tables(args: argparse.Namespace) -> list[Counted]:
         folder = args.output if len(patterns) == 1 else storage.join(args.output, name)
         if folder in (table.folder for table in tables):
             raise UsageError(f"--pattern {pattern} is given twice, and its folder would be {folder}: count it in another run")
-        one = argparse.Namespace(**{**vars(args), "pattern": pattern, "normalizer": None if normalizer == "none" else normalizer})
-        tables.append(Counted(folder, *cutting(one)))
+        chosen = None if normalizer == "none" else normalizer
+        tables.append(Counted(folder, *cutting(pattern, chosen, args.split_with)))
     return tables
 
 
-def cutting(args: argparse.Namespace) -> tuple[str, str | None]:
+def cutting(
+    pattern: str | None, normalizer: str | None, split_with: str | None, algorithm: str = "bpe"
+) -> tuple[str, str | None]:
     """Return the pattern and the normalizer, those that are usual for the algorithm where no pattern is given."""
-    pattern, normalizer = default_cutting(getattr(args, "algorithm", "bpe"))
-    if args.pattern or args.split_with:
-        pattern, normalizer = args.pattern or DEFAULT_PATTERN, None
-    normalizer = args.normalizer or normalizer
-    checked(lambda: check_spaces(pre_tokenizer(pattern), normalizer))
-    return pattern, normalizer
+    usual, usual_normalizer = default_cutting(algorithm)
+    if pattern or split_with:
+        usual, usual_normalizer = pattern or DEFAULT_PATTERN, None
+    chosen = normalizer or usual_normalizer
+    checked(lambda: check_spaces(pre_tokenizer(usual), chosen))
+    return usual, chosen
 
 
 def count_into(

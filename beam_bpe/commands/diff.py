@@ -12,15 +12,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from beam_bpe import artifacts, console, token_list
-from beam_bpe.commands.arguments import add_reading, reading_of
-from beam_bpe.commands.given_corpus import rejected_in, say_left_out
+from beam_bpe.commands.arguments import add_reading
+from beam_bpe.commands.given_corpus import corpus_batches, corpus_reading, say_left_out
 from beam_bpe.commands.given_words import add_words, mismatch_as_option, read_words
 from beam_bpe.commands.report import say_what_is_missing
-from beam_bpe.commands.usage import Parser, UsageError, check_positive, checked
+from beam_bpe.commands.usage import Parser, UsageError, check_positive
 from beam_bpe.commands.vocabularies import add_format, load_all
 from beam_bpe.difference import Difference, compare, compare_documents
-from beam_bpe.documents import SMALL_RANGE, DocumentBatch, Reading, find_files, ranges
-from beam_bpe.reading import read_range
+from beam_bpe.documents import DocumentBatch, find_files
 from beam_bpe.report import files
 from beam_bpe.report.difference import KIND, difference_report
 from beam_bpe.report.wording import label, labels
@@ -108,22 +107,10 @@ def _diff(args: argparse.Namespace) -> None:
 
 
 def _batches(args: argparse.Namespace) -> Iterator[tuple[str, DocumentBatch]]:
-    reading = checked(
-        lambda: Reading(
-            **reading_of(args),
-            format=args.input_format,
-            dead_letters=rejected_in(args),
-            whole=True,
-            places=True,
-            keep=(),
-            group_by=args.group_by,
-        )
-    )
-    totals: dict[str, int] = {}
-    for source in ranges(find_files(args.inputs, reading), reading, args.range_bytes or SMALL_RANGE):
-        for batch in read_range(source, reading):
-            totals = add_totals(totals, batch.totals)
-            yield source.url, batch
+    reading, totals = corpus_reading(args, places=True, keep=()), dict[str, int]()
+    for url, batch in corpus_batches(args, reading, find_files(args.inputs, reading)):
+        totals = add_totals(totals, batch.totals)
+        yield url, batch
     if not args.json:
         say_left_out(args, totals)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections import Counter
-from typing import Iterator, Mapping
+from typing import Any, Iterator, Mapping, Sequence
 
 from beam_bpe import console, cutting, storage
 from beam_bpe.commands.arguments import add_reading, reading_of
@@ -12,6 +12,7 @@ from beam_bpe.commands.given_words import read_words
 from beam_bpe.commands.usage import Parser, UsageError, check_positive, checked
 from beam_bpe.counting import count_batches
 from beam_bpe.documents import SMALL_RANGE, DocumentBatch, Reading, find_files, ranges
+from beam_bpe.listing import SourceFile
 from beam_bpe.reading import read_range
 from beam_bpe.statistics import add_left_out
 from beam_bpe.token_texts import count_lookalikes
@@ -46,40 +47,53 @@ def words_for(args: argparse.Namespace, vocabulary: Vocabulary) -> tuple[WordCou
         return (read_words(args) if args.words else None), None
     check_positive(args, "range_bytes")
     rule = cutting.WordRule(vocabulary.pre_tokenizer, (), vocabulary.normalizer)
-    reading = checked(
-        lambda: Reading(
-            **reading_of(args),
-            format=args.input_format,
-            cut_by=(rule,),
-            dead_letters=rejected_in(args),
-            whole=True,
-            group_by=args.group_by,
-        )
-    )
+    reading = corpus_reading(args, cut_by=(rule,))
     files = find_files(args.inputs, reading)
     special = [token.text for token in vocabulary.added_tokens if token.special]
-    line, lookalikes = console.ProgressLine(args.progress), Counter[str]()
+    lookalikes = Counter[str]()
 
     def batches() -> Iterator[DocumentBatch]:
-        done, total = 0, sum(file.size for file in files)
-        known = not any(file.compression or reading.format_of(file.url) == "parquet" for file in files)
-        for source in ranges(files, reading, args.range_bytes or SMALL_RANGE):
-            for batch in read_range(source, reading):
-                yield batch
-                ends = iter(batch.bounds.tolist())
-                texts = (bytes(batch.data[start:end]) for start, end in zip(ends, ends))
-                lookalikes.update(count_lookalikes(texts, special))
-                done += batch.totals.get("bytes", 0)
-                line.show("counting", done, total if known else None, "bytes")
+        for _, batch in corpus_batches(args, reading, files):
+            yield batch
+            ends = iter(batch.bounds.tolist())
+            texts = (bytes(batch.data[start:end]) for start, end in zip(ends, ends))
+            lookalikes.update(count_lookalikes(texts, special))
 
-    try:
-        words = count_batches(batches(), rule, documents=True, group_by=args.group_by)
-    finally:
-        line.end()
+    words = count_batches(batches(), rule, documents=True, group_by=args.group_by)
     say_left_out(args, words.totals)
     if not words.occurrences:
         raise ValueError(f"the corpus has no words (files read: {len(files)})")
     return words, lookalikes
+
+
+def corpus_reading(args: argparse.Namespace, **options: Any) -> Reading:
+    """Return how the options say that a corpus is read, documents whole."""
+    return checked(  # type: ignore[no-any-return]
+        lambda: Reading(
+            **reading_of(args),
+            format=args.input_format,
+            dead_letters=rejected_in(args),
+            whole=True,
+            group_by=args.group_by,
+            **options,
+        )
+    )
+
+
+def corpus_batches(
+    args: argparse.Namespace, reading: Reading, files: Sequence[SourceFile]
+) -> Iterator[tuple[str, DocumentBatch]]:
+    """Yield the documents of files, with the file that they are from, and show how far that has come."""
+    line, done, total = console.ProgressLine(args.progress), 0, sum(file.size for file in files)
+    known = not any(file.compression or reading.format_of(file.url) == "parquet" for file in files)
+    try:
+        for source in ranges(files, reading, args.range_bytes or SMALL_RANGE):
+            for batch in read_range(source, reading):
+                yield source.url, batch
+                done += batch.totals.get("bytes", 0)
+                line.show("reading", done, total if known else None, "bytes")
+    finally:
+        line.end()
 
 
 def rejected_in(args: argparse.Namespace) -> str | None:

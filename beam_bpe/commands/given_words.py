@@ -55,10 +55,16 @@ def read_words_by_cutting(args: argparse.Namespace) -> list[WordCounts]:
     return [some[0].merge(*some[1:]) if len(some) > 1 else some[0] for some in alike.values()]
 
 
-def _tables(args: argparse.Namespace) -> list[WordCounts]:
+def foreign_files(args: argparse.Namespace) -> list[str]:
+    """Return the tables that the option names if they are files made elsewhere, nothing if they are folders of ours."""
     files = [path for path in args.words if foreign.is_foreign(path)]
     if files and len(files) != len(args.words):
         raise UsageError("--words takes folders of words or files made elsewhere, not both")
+    return files
+
+
+def _tables(args: argparse.Namespace) -> list[WordCounts]:
+    files = foreign_files(args)
     for option in ("words_pattern", "words_normalizer"):
         if not files and getattr(args, option) is not None:
             name = "--" + option.replace("_", "-")

@@ -5,10 +5,11 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from beam_bpe import artifacts, console, foreign, storage
+from beam_bpe import artifacts, console, storage
 from beam_bpe.commands import show
 from beam_bpe.commands.arguments import add_counting, add_learning, add_reading, add_running, learning_of
 from beam_bpe.commands.count import Counted, count_into, cutting
+from beam_bpe.commands.given_words import foreign_files
 from beam_bpe.commands.report import after_training
 from beam_bpe.commands.usage import Parser, UsageError, checked, say
 from beam_bpe.formats.parquet import VOCABULARY_FILE
@@ -80,7 +81,7 @@ def _train(args: argparse.Namespace) -> None:
         raise FileExistsError(
             f"{folder} already holds words; learn from them (--words {folder}) or count again (--overwrite)"
         )
-    counted = Counted(folder, *cutting(args))
+    counted = Counted(folder, *cutting(args.pattern, args.normalizer, args.split_with, args.algorithm))
     if args.train_on == "worker":
         (manifest,) = count_into(args, [counted], learning, stale)
         vocabulary = Vocabulary.load(args.output)
@@ -111,10 +112,7 @@ def _check_fits(manifest: dict[str, Any]) -> None:
 def _given_words(args: argparse.Namespace) -> WordCounts:
     if args.group_by is not None:
         raise UsageError("--group-by goes with a corpus: words that are counted already have their groups")
-    files = [path for path in args.words if foreign.is_foreign(path)]
-    if files and len(files) != len(args.words):
-        raise UsageError("--words takes folders of words or files made elsewhere, not both")
-    if files:
+    if files := foreign_files(args):
         if args.pattern is None:
             say(args, "the vocabulary records no pre-tokenization: --pattern says how these words were cut")
         chosen = checked(lambda: pre_tokenizer(args.pattern or "none", gaps=args.gaps))

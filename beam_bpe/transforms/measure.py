@@ -35,7 +35,8 @@ class MeasureTokens(beam.PTransform):
     The input holds `DocumentBatch`es as ReadDocuments makes them, documents of type str or bytes, or rows (beam.Row,
     named tuples, data classes, dicts) with a column of those; rows without text are left out. The output holds
     `beam_bpe.statistics.Statistics` of one group each, one for each vocabulary (in the order given, then the
-    baselines) and group, and of none with what was left out; WriteStatistics writes them, and `Statistics.merge` sums those of a vocabulary.
+    baselines) and group, and of none with what was left out; WriteStatistics writes them, and `Statistics.merge` sums
+    those of a vocabulary.
 
     Args:
         vocabularies: what is measured: a Vocabulary, or the path of one in any format of `beam_bpe.formats`; or several.

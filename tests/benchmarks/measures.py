@@ -85,6 +85,40 @@ def documents(path: str, vocabulary: str, what: str) -> dict[str, Any]:
     return {**clock.read(), "tokens": tokens, "bytes": sum(len(batch.data) for batch in batches)}
 
 
+def groups(path: str, number: str) -> dict[str, Any]:
+    """Count documents in one thread, by none ("0") or so many groups in turn, and learn 8,000 tokens from the table."""
+    from beam_bpe import pre_tokenizer, training
+    from beam_bpe.counting import WordCounter, count_batches
+    from beam_bpe.cutting import WordRule
+    from beam_bpe.grouping import Groups
+    from beam_bpe.reading import documents_of
+    from beam_bpe.special import SpecialTokens
+
+    texts, wanted = _texts(path)[0], int(number)
+    names = [f"group {i % max(1, wanted)}" for i in range(len(texts))]
+    start = range(0, len(texts), 4096)
+    batches = [
+        documents_of(texts[i : i + 4096], "strict", Groups.of("group", names[i : i + 4096]) if wanted else None) for i in start
+    ]
+    cut, by = pre_tokenizer("o200k"), "group" if wanted else None
+    counter = WordCounter(cut, SpecialTokens(()), group_by=by)
+    clock = Clock()
+    for batch in batches:
+        counter.add(batch)
+    took: dict[str, Any] = {"counting": clock.read()}
+    held = counter.nbytes
+    counter.close()
+    clock = Clock()
+    words = count_batches(batches, WordRule(cut), group_by=by)
+    took["table"] = clock.read()
+    together = words.ungrouped()
+    clock = Clock()
+    vocabulary = training.train(together, 8_000)
+    took["training"] = clock.read()
+    told = {"rows": words.table.num_rows, "words": len(together), "fingerprint": vocabulary.fingerprint}
+    return {**took, **told, "megabytes": held / 1e6, "bytes": sum(len(batch.data) for batch in batches)}
+
+
 def transform(path: str, vocabulary: str, what: str) -> dict[str, Any]:
     """Run a pipeline over the rows of a table, each of them an element, in one thread: "Encode", or "MeasureTokens"."""
     import apache_beam as beam

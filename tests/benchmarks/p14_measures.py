@@ -17,6 +17,7 @@ def run(bench: Bench) -> None:
     """Measure P14."""
     bench.report.heading("P14", "measures and the curve of sizes")
     _tables(bench)
+    _groups(bench)
     _documents(bench)
 
 
@@ -82,6 +83,24 @@ def _tables(bench: Bench) -> None:
         report.claim(Claim("P14", f"it falls by what training replaced, {what}", "", "", None, "exactly", told["exact"]))
     columns = ["distinct words", "groups", "tokens", "training, s", "measures, s", "curve, s", "report, s", "merge by merge"]
     report.table("From a table of words in memory: best (median)", columns, rows)
+
+
+def _groups(bench: Bench) -> None:
+    path = bench.corpora.path("documents-2.parquet" if bench.quick else "documents-16.parquet")
+    numbers = (0, 13, 300)
+    runs = alternate(bench.rounds, {str(number): program("measures", "groups", path, number) for number in numbers})
+    rows = []
+    for number, some in runs.items():
+        told = some[0].answer
+        cells = [f"{told['rows']:,}", f"{told['words']:,}", f"{told['megabytes']:.0f}"]
+        for step in ("counting", "table", "training"):
+            cells.append(both(least(some, figure(step, "cpu")), middle(some, figure(step, "cpu"))))
+        rows.append([number, *cells])
+    columns = ["groups", "rows", "distinct words", "tables, MB"]
+    columns += ["counting, CPU s", "and sorted rows, CPU s", "8,000 tokens, CPU s"]
+    bench.report.table("Documents in memory counted by group, one thread, and learned from: best (median)", columns, rows)
+    same = len({some[0].answer["fingerprint"] for some in runs.values()}) == 1
+    bench.report.claim(Claim("P14", "learning from groups is learning from their sum", "", "", None, "exactly", same))
 
 
 def _documents(bench: Bench) -> None:
